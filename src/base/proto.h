@@ -1,0 +1,227 @@
+// The framed, multiplexed protocol between a sandbox's guest, its supervisor and the supervisor's
+// clients. docs/formats/guest-protocol.md is the written description; this header is the same in
+// types. Everything that arrives is hostile input: a Decoder never allocates more than one bounded
+// frame and never trusts a length.
+//
+// A connection carries frames. Each belongs to a stream; stream 0 is the connection itself. The
+// side that opens a stream chooses its number (the client's are odd, the guest never opens one). A
+// stream has up to three byte channels in each direction, each with its own credit: a sender may
+// send only as many DATA bytes as it was granted, so a full pipe on one stream never delays another
+// stream or a signal. Frames without DATA need no credit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caisson::proto {
+
+inline constexpr std::uint16_t kVersion = 1;     // what we speak
+inline constexpr std::uint16_t kMinVersion = 1;  // the oldest that we still understand: one back
+inline constexpr std::uint32_t kHeaderSize = 12;
+inline constexpr std::uint32_t kMaxPayload = 64 * 1024;
+inline constexpr std::uint32_t kMaxStreams = 256;            // open at once on one connection
+inline constexpr std::uint32_t kInitialCredit = 256 * 1024;  // bytes per channel, each direction
+
+enum class FrameType : std::uint8_t {
+  kHello = 1,    // stream 0, first frame of each side: kHello* fields
+  kOpen = 2,     // opens a stream: Kind + fields
+  kData = 3,     // channel + bytes
+  kCredit = 4,   // channel + u32: the receiver may take that many bytes more
+  kFinish = 5,   // channel: the sender will send no more bytes on it
+  kEvent = 6,    // something happened on the stream: fields
+  kControl = 7,  // asks something of the stream (signal, resize): fields
+  kClose = 8,    // the stream is over; last frame of the sender on it: fields
+};
+
+enum class Kind : std::uint8_t {
+  kExec = 1,     // run a command
+  kFile = 2,     // one file operation, or an upload or download
+  kWatch = 3,    // file system events below a path
+  kDial = 4,     // a connection to a port inside (127.0.0.1 included), or to a unix socket
+  kMetrics = 5,  // one sample of the sandbox's own counters
+  kControl = 6,  // about the guest itself: shut down, set the time, list processes
+};
+
+enum class Channel : std::uint8_t { kIn = 0, kOut = 1, kErr = 2 };
+
+struct Header {
+  std::uint32_t length = 0;  // payload bytes, at most kMaxPayload
+  std::uint32_t stream = 0;
+  FrameType type = FrameType::kHello;
+  std::uint8_t detail = 0;  // kOpen: Kind; kData, kCredit, kFinish: Channel; else 0
+  std::uint16_t reserved = 0;
+};
+
+struct Frame {
+  Header header;
+  std::string payload;
+};
+
+// Little-endian, fixed: u32 length, u32 stream, u8 type, u8 detail, u16 reserved (zero).
+void encode_header(const Header& header, std::span<std::uint8_t, kHeaderSize> out);
+std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t detail,
+                         std::string_view payload);
+
+// Takes bytes as they come and hands out whole frames. The first malformed byte is final: every
+// later call fails with the same error.
+class Decoder {
+ public:
+  void feed(std::string_view bytes);
+  // The next whole frame, nullopt when more bytes are needed.
+  Result<std::optional<Frame>> next();
+  std::size_t buffered() const { return buffer_.size() - offset_; }
+
+ private:
+  std::string buffer_;
+  std::size_t offset_ = 0;
+  std::optional<Error> broken_;
+};
+
+// Field tags of OPEN, EVENT, CONTROL and CLOSE payloads. A payload is a list of fields, each u16
+// tag, u32 length, bytes. A reader ignores tags that it does not know unless their top bit is set
+// (kCritical): then it refuses the frame with "unimplemented". Repeated tags form a list in order.
+inline constexpr std::uint16_t kCritical = 0x8000;
+enum class Tag : std::uint16_t {
+  // hello
+  kVersion = 1,
+  kMinVersion = 2,
+  kFeatures = 3,
+  // exec: OPEN
+  kArg = 16,  // repeated
+  kEnv = 17,  // repeated, "K=V"
+  kCwd = 18,
+  kUser = 19,
+  kPty = 20,     // u16 columns, u16 rows: a terminal instead of pipes
+  kRlimit = 21,  // repeated: u32 resource, u64 soft, u64 hard
+  kCgroup = 22,  // u8 count of descriptors that came with this frame: cgroup.procs files to enter
+  kSyscallProfile = 23,  // u8
+  kWantListener = 24,    // u8: send the seccomp listener with the kStarted event
+  kPrivileges = 25,      // u8: 0 none, 1 sudo
+  kOutputLimit = 26,     // u64
+  kTimeLimitMs = 27,
+  kCpuLimitMs = 28,  // u64
+  kStdin = 29,       // u8: 1 when the client will send input; 0: /dev/null
+  kDefaultEnv = 30,  // repeated: an image's variables, weaker than kEnv
+  // exec: CONTROL
+  kSignal = 40,  // u32
+  kResize = 41,  // u16 columns, u16 rows
+  // exec: EVENT and CLOSE
+  kStarted = 48,     // u32 pid inside
+  kExitCode = 49,    // u32
+  kExitSignal = 50,  // u32
+  kCoreDumped = 51,  // u8
+  kUserMicros = 52,
+  kSystemMicros = 53,
+  kPeakRss = 54,       // u64, of the command and its children
+  kSigsysNumber = 55,  // u32: the system call of a SIGSYS that the kernel raised
+  kErrorCode = 56,     // u32 Code
+  kErrorMessage = 57,
+  kErrorErrno = 58,
+  // file: OPEN and EVENT (one operation a stream)
+  kOperation = 64,  // u8 FileOperation
+  kPath = 65,
+  kTarget = 66,
+  kMode = 67,
+  kUid = 68,
+  kGid = 69,
+  kSize = 70,
+  kMtimeNs = 71,
+  kFileType = 72,
+  kInode = 73,
+  kOffset = 74,
+  kRecursive = 75,
+  kName = 76,
+  kLinkCount = 77,
+  kFollow = 78,
+  kExclusive = 79,
+  kUserName = 80,
+  kGroupName = 81,
+  kXattrName = 82,
+  kXattrValue = 83,
+  // watch
+  kWatchEvent = 96,  // u8
+  // dial
+  kPort = 112,
+  kAddress = 113,
+  // metrics and control
+  kMetricName = 128,
+  kMetricValue = 129,
+  kControlOperation = 130,  // u8 ControlOperation
+  kPid = 131,
+  kCommandLine = 132,
+  kTimeNs = 133,
+  // supervisor to client only (see launcher/): the verdict of an exec
+  kVerdict = 160,
+  kUsage = 161,
+  kHeld = 162,
+  kRefusal = 163,
+  kLimitHit = 164,
+};
+
+enum class FileOperation : std::uint8_t {
+  kStat = 1,
+  kRead = 2,
+  kWrite = 3,
+  kList = 4,
+  kMakeDir = 5,
+  kRemove = 6,
+  kRename = 7,
+  kSymlink = 8,
+  kReadlink = 9,
+  kChmod = 10,
+  kChown = 11,
+  kSetTimes = 12,
+  kExists = 13,
+  kGetXattr = 14,
+  kSetXattr = 15,
+};
+
+enum class ControlOperation : std::uint8_t {
+  kShutdown = 1,
+  kPing = 2,
+  kSetTime = 3,
+  kListProcesses = 4,
+  kCloseConnections = 5,
+  kReseed = 6,
+};
+
+// Builds a field list.
+class Fields {
+ public:
+  Fields& put(Tag tag, std::string_view value);
+  Fields& put_u8(Tag tag, std::uint8_t value);
+  Fields& put_u32(Tag tag, std::uint32_t value);
+  Fields& put_u64(Tag tag, std::uint64_t value);
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+// A parsed field list; views into the payload that was given, which must outlive it.
+class FieldReader {
+ public:
+  static Result<FieldReader> parse(std::string_view payload);
+  bool has(Tag tag) const;
+  // The first value of that tag, or an error that names the tag where it is missing or of wrong
+  // size.
+  Result<std::string_view> text(Tag tag) const;
+  Result<std::uint64_t> number(Tag tag) const;  // of 1, 2, 4 or 8 bytes
+  std::optional<std::uint64_t> number_or_none(Tag tag) const;
+  std::vector<std::string_view> all(Tag tag) const;
+
+ private:
+  struct Field {
+    std::uint16_t tag;
+    std::string_view value;
+  };
+  std::vector<Field> fields_;
+};
+
+}  // namespace caisson::proto

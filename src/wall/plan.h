@@ -1,0 +1,57 @@
+// The launch plan: a spec made concrete, in a fixed binary form that the launcher can take without
+// a parser of anything. Host paths have become descriptors; numbers of descriptors index the list
+// that travels with the plan.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caisson::wall {
+
+enum class PlanImage : std::uint8_t {
+  kHost = 0,       // read-only view of the host's /usr, generated /etc
+  kDirectory = 1,  // an unpacked root directory
+};
+
+struct PlanGrant {
+  std::uint32_t fd = 0;  // index into the descriptors
+  std::string to;        // absolute, normalised path inside
+  bool directory = true;
+  bool writable = false;
+  std::uint32_t owner_uid = 0, owner_gid = 0;  // of the granted path on the host
+};
+
+struct Plan {
+  std::string id;  // [a-z0-9]{8,32}
+  PlanImage image = PlanImage::kHost;
+  std::uint32_t image_fd = 0;  // index; kDirectory only
+  std::vector<PlanGrant> grants;
+  std::string hostname = "sandbox";
+  // The user that the command runs as, as far as the front end knows it: grants are mapped to it.
+  std::uint32_t user_uid = 1000, user_gid = 1000;
+  std::uint8_t privileges = 0;       // 0 none, 1 sudo
+  std::uint8_t syscall_profile = 0;  // policy::SyscallProfile
+  std::uint8_t layer = 0;            // policy::LayerKind
+  std::uint8_t require_hard_limits = 0;
+  std::uint8_t detached = 0;  // survives its first client
+  // 0 means unlimited here.
+  std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
+  std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;
+  // Not part of the encoded plan: the descriptors that came with it.
+  std::vector<int> descriptors;
+};
+
+// At most this many bytes and descriptors; decode refuses more, and anything malformed, trailing,
+// out of range or not normalised.
+inline constexpr std::size_t kMaxPlanBytes = 64 * 1024;
+inline constexpr std::size_t kMaxPlanDescriptors = 128;
+
+std::string encode(const Plan& plan);
+Result<Plan> decode_plan(std::string_view bytes, std::size_t descriptor_count);
+
+}  // namespace caisson::wall

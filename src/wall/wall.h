@@ -1,0 +1,116 @@
+// The wall: what stands between a sandbox and the host, designed for three kinds.
+//
+// A Wall makes Boxes. It runs inside the supervisor, with the launcher's rights, and everything
+// that it makes is written to the sandbox's journal first, so that Wall::sweep() can remove what a
+// dead supervisor left. No pid, cgroup, mount or namespace is visible outside wall/: what the
+// supervisor holds are descriptors to poll, and calls. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/plan.h"
+
+namespace caisson::wall {
+
+// How a limit is held: by a control group, by an rlimit or a filesystem's size, by a watcher that
+// looks every so often, or not at all.
+enum class Held : std::uint8_t { kNone = 0, kWatched = 1, kRlimit = 2, kCgroup = 3 };
+std::string_view to_string(Held held);
+
+enum class LimitName : std::uint8_t {
+  kCpus,
+  kMemory,
+  kPids,
+  kDisk,
+  kInodes,
+  kOpenFiles,
+  kOutput,
+  kTimeout,
+  kCpuTime
+};
+inline constexpr std::size_t kLimitCount = 9;
+std::string_view to_string(LimitName name);
+
+struct HeldLimits {
+  Held of[kLimitCount] = {};
+};
+
+// Counters of one command, or of the whole box. Times in microseconds.
+struct Usage {
+  std::uint64_t user_us = 0, system_us = 0;
+  std::uint64_t memory_peak = 0, memory_now = 0;
+  std::uint64_t pids_peak = 0, pids_now = 0;
+  std::uint64_t disk_bytes = 0, disk_inodes = 0;  // now in the writable layer
+  std::uint64_t disk_bytes_peak = 0;
+  bool disk_full = false, inodes_full = false;        // seen at a sample during the command
+  std::uint64_t memory_kills = 0, pids_refusals = 0;  // hits of a limit
+};
+
+// The place in which one command runs: its own group of counters below the box's limits.
+class ExecSlot {
+ public:
+  virtual ~ExecSlot() = default;
+  // Descriptors that the guest needs to put the command into its place; sent with the OPEN frame.
+  virtual std::span<const int> descriptors() const = 0;
+  virtual Result<Usage> sample() = 0;
+  // Readable when the command met its memory limit; -1 where the wall cannot say at once.
+  virtual int memory_event_fd() const = 0;
+  // Ends every process of the command, also those that left its session.
+  virtual Status kill() = 0;
+};
+
+class Box {
+ public:
+  virtual ~Box() = default;
+  // The guest's end of the framed channel (base/proto.h); unix socket, pipes, virtio-serial or
+  // vsock.
+  virtual int channel_fd() const = 0;
+  // Whether descriptors can travel over the channel.
+  virtual bool channel_passes_descriptors() const = 0;
+  // Readable once nothing runs inside any more.
+  virtual int end_fd() const = 0;
+  virtual HeldLimits held() const = 0;
+  virtual Result<std::unique_ptr<ExecSlot>> make_slot() = 0;
+  virtual Result<Usage> usage() = 0;
+  virtual Status freeze() = 0;
+  virtual Status thaw() = 0;
+  // Ends all of it; returns at once, end_fd() tells when it is done.
+  virtual Status kill() = 0;
+  virtual Result<Fd> attach_network(std::string_view port) = 0;
+  virtual Status checkpoint(int directory_fd) = 0;
+  // Gives up every right that only the making needed: after this the caller is an unprivileged
+  // process without capabilities, and everything above still works. Called before the first byte of
+  // the guest is read.
+  virtual Status confine() = 0;
+};
+
+// What this wall can do on this host; bits of Wall::capabilities().
+enum Capability : std::uint32_t {
+  kCanFreeze = 1u << 0,
+  kCanCheckpoint = 1u << 1,
+  kCanAttachNetwork = 1u << 2,
+  kCanGrantDirectories = 1u << 3,
+  kHasOwnKernel = 1u << 4,
+};
+
+class Wall {
+ public:
+  virtual ~Wall() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::uint32_t capabilities() const = 0;
+  // Builds a box and starts the guest in it. On an error everything that was made is gone again and
+  // the message begins with the step's name.
+  virtual Result<std::unique_ptr<Box>> create(const Plan& plan) = 0;
+  // Removes what the journal in `directory_fd` names. Nothing may run in it any more.
+  virtual Status sweep(int directory_fd) = 0;
+};
+
+}  // namespace caisson::wall
