@@ -8,7 +8,8 @@ target_include_directories(caisson_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMA
                                                    ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(caisson_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
   -Wno-missing-field-initializers -fno-strict-aliasing)
-target_compile_definitions(caisson_flags INTERFACE CAISSON_VERSION="${PROJECT_VERSION}" _GNU_SOURCE)
+target_compile_definitions(caisson_flags INTERFACE CAISSON_VERSION="${PROJECT_VERSION}" _GNU_SOURCE
+  CAISSON_LIBEXECDIR="${CMAKE_INSTALL_FULL_LIBEXECDIR}/caisson")
 if(CAISSON_TEST_SWITCHES)
   target_compile_definitions(caisson_flags INTERFACE CAISSON_TEST_SWITCHES=1)
 endif()
