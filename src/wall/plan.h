@@ -30,6 +30,9 @@ struct Plan {
   std::string id;  // [a-z0-9]{8,32}
   PlanImage image = PlanImage::kHost;
   std::uint32_t image_fd = 0;  // index; kDirectory only
+  // On-disk owner of the image's uid 0 in a root store: image id k is image_id_base + k on disk. 0
+  // in a rootless store, whose files already have the owners that the command must see.
+  std::uint32_t image_id_base = 0;
   std::vector<PlanGrant> grants;
   std::string hostname = "sandbox";
   // The user that the command runs as, as far as the front end knows it: grants are mapped to it.
@@ -42,6 +45,8 @@ struct Plan {
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;
+  // Opaque to the launcher, which stores it as the sandbox's `info` file; at most 8 KiB.
+  std::string info;
   // Not part of the encoded plan: the descriptors that came with it.
   std::vector<int> descriptors;
 };
