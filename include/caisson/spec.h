@@ -1,0 +1,112 @@
+// The one noun that everything shares: what a sandbox is and may do.
+//
+// Every front end (flags, YAML, JSON, later the HTTP APIs and MCP) fills a SpecDraft; validate()
+// turns a draft into a SandboxSpec, or says which key is wrong, what was found there and what is
+// allowed. A SandboxSpec is immutable and always valid; nothing below this layer decides anything
+// again. Pure functions: no file is opened and no system call is made here. Part of the public API;
+// implemented by src/policy.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <caisson/error.h>
+
+namespace caisson::policy {
+
+// A limit's value; nullopt means "unlimited", which a spec must write out.
+using LimitValue = std::optional<std::uint64_t>;
+
+struct Limits {
+  // Thousandths of a processor (1 cpu = 1000). Default 1000; 10 to 1'024'000.
+  LimitValue cpu_milli = 1000;
+  // Bytes of memory, the writable layer on tmpfs and kernel memory included. Default 512 MiB; at
+  // least 8 MiB.
+  LimitValue memory = 512ull << 20;
+  // Processes and threads together. Default 256; 2 to 4'194'304.
+  LimitValue pids = 256;
+  // Bytes and inodes of the writable layer. Default 256 MiB and 100'000.
+  LimitValue disk = 256ull << 20;
+  LimitValue inodes = 100'000;
+  // RLIMIT_NOFILE. Default 1024; 16 to 1'048'576.
+  LimitValue open_files = 1024;
+  // Bytes of stdout and stderr together, per command. Default 16 MiB.
+  LimitValue output = 16ull << 20;
+  // Wall-clock and processor time per command, in milliseconds. Default 30 s each.
+  LimitValue timeout_ms = 30'000;
+  LimitValue cpu_time_ms = 30'000;
+
+  bool operator==(const Limits&) const = default;
+};
+
+enum class WallKind { kAuto, kNamespace, kGvisor, kMicrovm };
+enum class Privileges { kNone, kSudo };
+// A named system-call profile. default: ordinary programs. browser: also nested user namespaces and
+// what a browser's own sandbox needs. debug: also ptrace of the command's own children.
+enum class SyscallProfile { kDefault, kBrowser, kDebug };
+enum class LayerKind { kTmpfs, kQuota };
+enum class GrantMode { kReadOnly, kReadWrite, kCopy };
+enum class NetworkMode { kDeny };
+
+// One host path made visible inside.
+struct Grant {
+  std::string from;  // host path: absolute, or relative to the caller's directory
+  std::string to;    // absolute, normalised path inside
+  GrantMode mode = GrantMode::kReadOnly;
+  bool operator==(const Grant&) const = default;
+};
+
+// One path inside copied to the host when the command has ended.
+struct Output {
+  std::string path;  // absolute, normalised path inside
+  std::string to;    // host path
+  bool operator==(const Output&) const = default;
+};
+
+// The values as a front end gives them; see SandboxSpec for the meaning of each.
+struct SpecValues {
+  std::string image;  // empty: the default (base where it is there, else host)
+  WallKind wall = WallKind::kAuto;
+  bool allow_emulation = false;  // emulation: allow
+  std::vector<std::string> command;
+  std::map<std::string, std::string> env;
+  std::string user;  // empty: the image's; NAME or UID[:GID] or NAME:GROUP
+  Privileges privileges = Privileges::kNone;
+  SyscallProfile profile = SyscallProfile::kDefault;
+  std::string workdir;   // empty: the user's home
+  std::string hostname;  // empty: "sandbox"
+  std::vector<Grant> grants;
+  std::vector<Output> outputs;
+  LayerKind layer = LayerKind::kTmpfs;
+  Limits limits;
+  NetworkMode network = NetworkMode::kDeny;
+  bool require_hard_limits = false;
+
+  bool operator==(const SpecValues&) const = default;
+};
+
+class SandboxSpec {
+ public:
+  // Checks everything that can be checked without touching the host. The error's message names the
+  // key's path ("limits.disk"), what was found and what is allowed.
+  static Result<SandboxSpec> validate(SpecValues draft);
+
+  const SpecValues* operator->() const { return &values_; }
+  const SpecValues& values() const { return values_; }
+  bool operator==(const SandboxSpec&) const = default;
+
+ private:
+  explicit SandboxSpec(SpecValues values) : values_(std::move(values)) {}
+  SpecValues values_;
+};
+
+}  // namespace caisson::policy
+
+namespace caisson {
+using policy::SandboxSpec;
+}  // namespace caisson
