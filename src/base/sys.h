@@ -1,0 +1,61 @@
+// System calls that the C library of Debian 12 does not wrap, and small compounds of those it does.
+//
+// Each returns a Result whose error names the call and its object. Descriptors are close-on-exec.
+// Nothing here decides anything; no state, any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+
+namespace caisson::sys {
+
+// Opens `path` below `directory_fd`; `resolve` are RESOLVE_* bits of openat2(2).
+Result<Fd> openat2(int directory_fd, const std::string& path, std::uint64_t flags,
+                   std::uint64_t mode, std::uint64_t resolve);
+
+// Writes all of `bytes` to the file `path` below `directory_fd` in one write(2), as control files
+// want.
+Status write_file(int directory_fd, const std::string& path, std::string_view bytes);
+// The file's contents, at most `limit` bytes; a longer file is an error.
+Result<std::string> read_file(int directory_fd, const std::string& path, std::size_t limit);
+// The contents from the start of a file that is open already (pread), at most `limit` bytes.
+Result<std::string> read_again(int file_fd, std::size_t limit);
+
+// The new mount interface. Paths are relative to their descriptor; an empty path means the
+// descriptor itself.
+Result<Fd> open_tree(int directory_fd, const std::string& path, unsigned flags);
+Status move_mount(int mount_fd, int directory_fd, const std::string& path);
+struct MountOption {
+  const char* key;
+  const char* value;  // nullptr: a flag
+};
+// A new, detached mount of file system `type`; `attributes` are MOUNT_ATTR_* bits.
+Result<Fd> make_mount(const char* type, std::span<const MountOption> options, unsigned attributes);
+Status mount_setattr(int mount_fd, bool recursive, std::uint64_t set, std::uint64_t clear);
+// Gives a detached mount the id mapping of a user namespace.
+Status mount_idmap(int mount_fd, int userns_fd);
+
+Result<Fd> pidfd_open(pid_t pid);
+Status pidfd_kill(int pid_fd, int signal);
+
+// Sends and receives one message with descriptors (at most 128). recv_message returns the bytes; an
+// empty string is the end of the connection. A truncated message or control part is an error.
+Status send_message(int socket_fd, std::string_view bytes, std::span<const int> descriptors);
+struct Message {
+  std::string bytes;
+  std::vector<Fd> descriptors;
+};
+Result<Message> recv_message(int socket_fd, std::size_t limit);
+
+// Microseconds of CLOCK_MONOTONIC.
+std::uint64_t monotonic_us();
+
+}  // namespace caisson::sys
