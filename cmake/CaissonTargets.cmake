@@ -3,6 +3,9 @@
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
+# Every unit test program, for builds that want nothing else.
+add_custom_target(caisson_unit_tests)
+
 add_library(caisson_flags INTERFACE)
 target_include_directories(caisson_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include
                                                    ${CMAKE_BINARY_DIR}/generated)
@@ -44,6 +47,7 @@ function(caisson_library name)
     add_executable(caisson_${name}_test ${tests})
     target_link_libraries(caisson_${name}_test PRIVATE caisson_${name} ${ARG_TEST_DEPENDS} GTest::gtest_main GTest::gmock)
     set_target_properties(caisson_${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    add_dependencies(caisson_unit_tests caisson_${name}_test)
     add_test(NAME unit.${name} COMMAND caisson_${name}_test)
     set_tests_properties(unit.${name} PROPERTIES LABELS unit)
   endif()

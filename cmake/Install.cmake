@@ -1,0 +1,23 @@
+# What a package or `cmake --install` puts where. `caisson` is for people; the others are started by
+# it and live where helper_binary() (base/paths.h) looks.
+
+add_custom_target(caisson_programs)
+
+function(caisson_install_program name destination)
+  if(TARGET ${name})
+    add_dependencies(caisson_programs ${name})
+    install(TARGETS ${name} RUNTIME DESTINATION ${destination})
+  endif()
+endfunction()
+
+caisson_install_program(caisson ${CMAKE_INSTALL_BINDIR})
+caisson_install_program(caisson-launcher ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-guest ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-image-worker ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+
+install(FILES ${CMAKE_SOURCE_DIR}/packaging/apparmor/caisson
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/caisson/apparmor)
+install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/ARCHITECTURE.md
+              ${CMAKE_SOURCE_DIR}/SECURITY.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
