@@ -67,6 +67,12 @@ struct Frame {
 void encode_header(const Header& header, std::span<std::uint8_t, kHeaderSize> out);
 std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t detail,
                          std::string_view payload);
+// The CREDIT frame that grants `bytes` more, and its payload read back (never zero).
+std::string encode_credit(std::uint32_t stream, Channel channel, std::uint32_t bytes);
+Result<std::uint32_t> parse_credit(std::string_view payload);
+
+// The version that two sides speak: the lower of what each speaks, if both still understand it.
+Result<std::uint16_t> common_version(std::uint64_t peer_version, std::uint64_t peer_min_version);
 
 // Takes bytes as they come and hands out whole frames. The first malformed byte is final: every
 // later call fails with the same error.
@@ -129,6 +135,7 @@ enum class Tag : std::uint16_t {
   kErrorCode = 56,     // u32 Code
   kErrorMessage = 57,
   kErrorErrno = 58,
+  kListener = 59,  // u8 1: the seccomp listener came with this EVENT frame
   // file: OPEN and EVENT (one operation a stream)
   kOperation = 64,  // u8 FileOperation
   kPath = 65,
@@ -206,6 +213,8 @@ class Fields {
   Fields& put_u8(Tag tag, std::uint8_t value);
   Fields& put_u32(Tag tag, std::uint32_t value);
   Fields& put_u64(Tag tag, std::uint64_t value);
+  // kErrorCode, kErrorMessage and, where a system call failed, kErrorErrno.
+  Fields& put_error(const Error& error);
   const std::string& bytes() const { return bytes_; }
 
  private:
@@ -223,6 +232,8 @@ class FieldReader {
   Result<std::uint64_t> number(Tag tag) const;  // of 1, 2, 4 or 8 bytes
   std::optional<std::uint64_t> number_or_none(Tag tag) const;
   std::vector<std::string_view> all(Tag tag) const;
+  // The error of a CLOSE frame (see Fields::put_error), nullopt where it tells of none.
+  std::optional<Error> error() const;
 
  private:
   struct Field {
