@@ -22,7 +22,6 @@
 #include <linux/filter.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
-#include <linux/ioprio.h>
 #include <linux/landlock.h>
 #include <linux/loop.h>
 #include <linux/magic.h>
