@@ -1,0 +1,23 @@
+// Text checks and encodings that several layers need: whether bytes are UTF-8, and base64 for the
+// bytes that are not. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace caisson {
+
+// The length of the longest prefix that is well-formed UTF-8 (no surrogates, no overlong forms,
+// nothing above U+10FFFF); equal to bytes.size() where all of it is.
+std::size_t utf8_prefix(std::string_view bytes);
+inline bool is_utf8(std::string_view bytes) {
+  return utf8_prefix(bytes) == bytes.size();
+}
+
+// The standard alphabet with padding.
+std::string base64_encode(std::string_view bytes);
+// nullopt unless `text` is exactly what base64_encode() gives for some bytes.
+std::optional<std::string> base64_decode(std::string_view text);
+
+}  // namespace caisson
