@@ -1,18 +1,19 @@
 // The one noun that everything shares: what a sandbox is and may do.
 //
-// Every front end (flags, YAML, JSON, later the HTTP APIs and MCP) fills a SpecDraft; validate()
-// turns a draft into a SandboxSpec, or says which key is wrong, what was found there and what is
+// Every front end (flags, YAML, JSON, later the HTTP APIs and MCP) fills SpecValues; validate()
+// turns them into a SandboxSpec, or says which key is wrong, what was found there and what is
 // allowed. A SandboxSpec is immutable and always valid; nothing below this layer decides anything
 // again. Pure functions: no file is opened and no system call is made here. Part of the public API;
 // implemented by src/policy.
 #pragma once
 
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <caisson/error.h>
@@ -22,22 +23,25 @@ namespace caisson::policy {
 // A limit's value; nullopt means "unlimited", which a spec must write out.
 using LimitValue = std::optional<std::uint64_t>;
 
+// The limits of one sandbox. The ranges stand as numbers in policy/limits.h.
 struct Limits {
   // Thousandths of a processor (1 cpu = 1000). Default 1000; 10 to 1'024'000.
   LimitValue cpu_milli = 1000;
-  // Bytes of memory, the writable layer on tmpfs and kernel memory included. Default 512 MiB; at
-  // least 8 MiB.
+  // Bytes of memory, the writable layer on tmpfs and kernel memory included. Default 512 MiB; 8 MiB
+  // to 1 PiB.
   LimitValue memory = 512ull << 20;
   // Processes and threads together. Default 256; 2 to 4'194'304.
   LimitValue pids = 256;
-  // Bytes and inodes of the writable layer. Default 256 MiB and 100'000.
+  // Bytes and inodes of the writable layer. Default 256 MiB and 100'000; 64 KiB to 1 PiB and 16 to
+  // 1'000'000'000.
   LimitValue disk = 256ull << 20;
   LimitValue inodes = 100'000;
   // RLIMIT_NOFILE. Default 1024; 16 to 1'048'576.
   LimitValue open_files = 1024;
-  // Bytes of stdout and stderr together, per command. Default 16 MiB.
+  // Bytes of stdout and stderr together, per command. Default 16 MiB; 1 byte to 1 PiB.
   LimitValue output = 16ull << 20;
-  // Wall-clock and processor time per command, in milliseconds. Default 30 s each.
+  // Wall-clock and processor time per command, in milliseconds. Default 30 s each; 1 ms to 365
+  // days.
   LimitValue timeout_ms = 30'000;
   LimitValue cpu_time_ms = 30'000;
 
@@ -68,6 +72,19 @@ struct Output {
   bool operator==(const Output&) const = default;
 };
 
+// How much a spec may hold.
+inline constexpr std::size_t kMaxGrants = 64;
+inline constexpr std::size_t kMaxOutputs = 64;
+inline constexpr std::size_t kMaxEnv = 1024;
+inline constexpr std::size_t kMaxArguments = 4096;
+// One argument or variable, as the kernel bounds it, and all of them together, each with its end.
+inline constexpr std::size_t kMaxArgumentBytes = 128 * 1024 - 1;
+inline constexpr std::size_t kMaxCommandBytes = 1024 * 1024;
+// The paths inside of all grants together: what one launch plan can carry.
+inline constexpr std::size_t kMaxGrantPathBytes = 32 * 1024;
+// Ids above this one are not mapped inside a sandbox.
+inline constexpr std::uint32_t kMaxId = 65'535;
+
 // The values as a front end gives them; see SandboxSpec for the meaning of each.
 struct SpecValues {
   std::string image;  // empty: the default (base where it is there, else host)
@@ -75,7 +92,7 @@ struct SpecValues {
   bool allow_emulation = false;  // emulation: allow
   std::vector<std::string> command;
   std::map<std::string, std::string> env;
-  std::string user;  // empty: the image's; NAME or UID[:GID] or NAME:GROUP
+  std::string user;  // empty: the image's; NAME or UID, then :GROUP or :GID if wanted
   Privileges privileges = Privileges::kNone;
   SyscallProfile profile = SyscallProfile::kDefault;
   std::string workdir;   // empty: the user's home
@@ -93,7 +110,9 @@ struct SpecValues {
 class SandboxSpec {
  public:
   // Checks everything that can be checked without touching the host. The error's message names the
-  // key's path ("limits.disk"), what was found and what is allowed.
+  // key's path ("limits.disk"; a grant is named by its source: "files[from=./src].to"), what was
+  // found and what is allowed. An empty command is accepted: whether a command is needed is for the
+  // front end to say (`run` needs one, `shell` does not).
   static Result<SandboxSpec> validate(SpecValues draft);
 
   const SpecValues* operator->() const { return &values_; }
