@@ -1,0 +1,273 @@
+#include "guest/exec_child.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "base/kernel_abi.h"
+#include "guest/identity.h"
+#include "guest/users.h"
+
+namespace caisson::guest {
+namespace {
+
+constexpr std::string_view kDefaultPath =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr std::size_t kMaxFailureMessage = 1024;
+
+[[noreturn]] void report_failure(int report_fd, const Error& error, std::uint8_t exit_code) {
+  std::string message(1, static_cast<char>(ReportKind::kFailure));
+  const std::int32_t error_number = error.error_number();
+  message.append(reinterpret_cast<const char*>(&error_number), sizeof(error_number));
+  message.push_back(static_cast<char>(error.code()));
+  message.push_back(static_cast<char>(exit_code));
+  message.append(error.message(), 0, kMaxFailureMessage);
+  // Where even this fails, the parent sees an exit status of 127 without a report.
+  [[maybe_unused]] const ssize_t sent =
+      ::send(report_fd, message.data(), message.size(), MSG_NOSIGNAL);
+  ::_exit(127);
+}
+
+Status report_descriptor(int report_fd, ReportKind kind, int fd) {
+  char byte = static_cast<char>(kind);
+  iovec vector{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(part), &fd, sizeof(int));
+  if (::sendmsg(report_fd, &message, MSG_NOSIGNAL) < 0)
+    return fail_errno("handing a descriptor to the guest");
+  return {};
+}
+
+// The values of NAME=VALUE settings, later ones winning.
+class Environment {
+ public:
+  void set(std::string_view name, std::string_view value) {
+    values_.insert_or_assign(std::string(name), std::string(value));
+  }
+  void set(std::string_view setting) {
+    const std::size_t equals = setting.find('=');
+    set(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  std::string_view get(const std::string& name) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? std::string_view() : std::string_view(found->second);
+  }
+  std::vector<std::string> settings() const {
+    std::vector<std::string> out;
+    out.reserve(values_.size());
+    for (const auto& [name, value] : values_) out.push_back(name + '=' + value);
+    return out;
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+Environment make_environment(const ExecRequest& request, const Account& account) {
+  Environment environment;
+  const std::string name = account.name.empty() ? std::to_string(account.uid) : account.name;
+  environment.set("HOME", account.home);
+  environment.set("USER", name);
+  environment.set("LOGNAME", name);
+  environment.set("SHELL", account.shell);
+  environment.set("PATH", kDefaultPath);
+  environment.set("LANG", "C.UTF-8");
+  if (request.terminal) environment.set("TERM", "xterm-256color");
+  for (const std::string& setting : request.default_environment) environment.set(setting);
+  for (const std::string& setting : request.environment) environment.set(setting);
+  return environment;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  out.reserve(strings.size() + 1);
+  for (std::string& text : strings) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+Status enter_cgroups(const std::vector<Fd>& cgroups) {
+  for (const Fd& cgroup : cgroups)
+    if (::write(cgroup.get(), "0", 1) != 1)
+      return fail_errno("entering the command's control group");
+  return {};
+}
+
+Status set_limits(const std::vector<ExecRequest::Limit>& limits) {
+  for (const ExecRequest::Limit& limit : limits) {
+    const rlimit value{limit.soft, limit.hard};
+    if (::setrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0)
+      return fail_errno("setrlimit " + std::to_string(limit.resource));
+  }
+  return {};
+}
+
+Status place_descriptor(int from_fd, int to_fd) {
+  if (::dup2(from_fd, to_fd) < 0) return fail_errno("dup2");
+  return {};
+}
+
+Status set_up_pipes(const ExecDescriptors& descriptors) {
+  if (descriptors.input.valid()) {
+    TRY(place_descriptor(descriptors.input.get(), 0));
+  } else {
+    const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!null.valid()) return fail_errno("open /dev/null");
+    TRY(place_descriptor(null.get(), 0));
+  }
+  TRY(place_descriptor(descriptors.output.get(), 1));
+  return place_descriptor(descriptors.error.get(), 2);
+}
+
+// The terminal is opened with the command's own ids, so that its far end under /dev/pts is the
+// command's too; the guest gets the near end.
+Status set_up_terminal(const ExecRequest::WindowSize& size, int report_fd) {
+  const Fd near(::open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!near.valid()) return fail_errno("open /dev/ptmx");
+  const int locked = 0;
+  if (::ioctl(near.get(), TIOCSPTLCK, &locked) != 0) return fail_errno("unlocking the terminal");
+  winsize window{};
+  window.ws_col = size.columns;
+  window.ws_row = size.rows;
+  if (::ioctl(near.get(), TIOCSWINSZ, &window) != 0) return fail_errno("terminal size");
+  const Fd far(::ioctl(near.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!far.valid()) return fail_errno("opening the terminal's far end");
+  if (::ioctl(far.get(), TIOCSCTTY, 0) != 0) return fail_errno("controlling terminal");
+  TRY(report_descriptor(report_fd, ReportKind::kTerminal, near.get()));
+  for (int fd = 0; fd <= 2; ++fd) TRY(place_descriptor(far.get(), fd));
+  return {};
+}
+
+// Signals that the guest blocks are the command's business again.
+void reset_signals() {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+Status enter_directory(const ExecRequest& request, const Account& account) {
+  if (!request.directory.empty()) {
+    if (::chdir(request.directory.c_str()) != 0)
+      return fail_errno("working directory " + request.directory);
+    return {};
+  }
+  if (::chdir(account.home.c_str()) == 0) return {};
+  if (::chdir("/") != 0) return fail_errno("working directory /");
+  return {};
+}
+
+struct ExecError {
+  Error error;
+  std::uint8_t exit_code;
+};
+
+ExecError exec_error(const std::string& what, int error_number) {
+  const bool absent = error_number == ENOENT || error_number == ENOTDIR;
+  return {Error::syscall(what, error_number), static_cast<std::uint8_t>(absent ? 127 : 126)};
+}
+
+// Returns only where the program could not be executed.
+ExecError execute(const std::string& program, char* const* arguments, char* const* environment,
+                  std::string_view path) {
+  if (program.find('/') != std::string::npos || program.empty()) {
+    ::execve(program.c_str(), arguments, environment);
+    const int error_number = errno;
+    if (error_number == ENOENT && ::access(program.c_str(), F_OK) == 0)
+      return exec_error(program + ": its interpreter", error_number);
+    return exec_error(program, error_number);
+  }
+  int denied = 0;
+  for (;;) {
+    const std::size_t colon = path.find(':');
+    std::string candidate(path.substr(0, colon));
+    if (!candidate.empty()) candidate += '/';
+    candidate += program;
+    ::execve(candidate.c_str(), arguments, environment);
+    if (errno == ENOENT && ::access(candidate.c_str(), F_OK) == 0)
+      return exec_error(candidate + ": its interpreter", ENOENT);
+    if (errno == EACCES || errno == EPERM)
+      denied = errno;
+    else if (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG)
+      return exec_error(candidate, errno);
+    if (colon == std::string_view::npos) break;
+    path.remove_prefix(colon + 1);
+  }
+  return exec_error(program + ": not in PATH, or not to be executed",
+                    denied != 0 ? denied : ENOENT);
+}
+
+Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const Account& account) {
+  TRY(enter_cgroups(descriptors.cgroups));
+  if (::setsid() < 0) return fail_errno("setsid");
+  if (!request.terminal) TRY(set_up_pipes(descriptors));
+  TRY(set_limits(request.limits));
+  ::umask(022);
+  Identity identity;
+  identity.userns_fd = descriptors.userns_fd;
+  identity.uid = account.uid;
+  identity.gid = account.gid;
+  identity.groups = account.groups;
+  TRY(assume(identity));
+  if (request.terminal) TRY(set_up_terminal(*request.terminal, descriptors.report.get()));
+  TRY(enter_directory(request, account));
+  // Everything but the three is closed by the execve.
+  if (::close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) return fail_errno("close_range");
+  return {};
+}
+
+}  // namespace
+
+ExecFailure parse_failure(std::string_view message) {
+  ExecFailure failure;
+  constexpr std::size_t kFixed = 1 + sizeof(failure.error_number) + 2;
+  if (message.size() < kFixed) {
+    failure.code = static_cast<std::uint8_t>(Code::kInternal);
+    failure.message = "the command's start ended without a reason";
+    return failure;
+  }
+  std::memcpy(&failure.error_number, message.data() + 1, sizeof(failure.error_number));
+  failure.code = static_cast<std::uint8_t>(message[kFixed - 2]);
+  failure.exit_code = static_cast<std::uint8_t>(message[kFixed - 1]);
+  failure.message = message.substr(kFixed);
+  return failure;
+}
+
+void run_command(const ExecRequest& request, ExecDescriptors descriptors) {
+  const int report_fd = descriptors.report.get();
+  const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  Result<Account> account = resolve_user(request.user, root.get());
+  if (!account) report_failure(report_fd, account.error(), 0);
+  if (Status status = prepare(request, descriptors, *account); !status)
+    report_failure(report_fd, status.error(), 0);
+  const Environment environment = make_environment(request, *account);
+  std::vector<std::string> arguments = request.arguments;
+  std::vector<std::string> settings = environment.settings();
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> setting_pointers = pointers(settings);
+  reset_signals();
+  const ExecError failure = execute(request.arguments.front(), argument_pointers.data(),
+                                    setting_pointers.data(), environment.get("PATH"));
+  report_failure(report_fd, failure.error, failure.exit_code);
+}
+
+}  // namespace caisson::guest

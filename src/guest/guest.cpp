@@ -1,0 +1,262 @@
+#include "guest/guest.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "guest/exec.h"
+
+namespace caisson::guest {
+namespace {
+
+using proto::FrameType;
+using proto::Kind;
+using proto::Tag;
+
+bool is_init() {
+  return ::getpid() == 1;
+}
+
+// Descriptors 0 to 2 are a command's; no descriptor of the guest's may ever get one of these
+// numbers.
+Status occupy_standard_descriptors() {
+  while (true) {
+    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0) return fail_errno("open /dev/null");
+    if (fd > 2) {
+      ::close(fd);
+      return {};
+    }
+  }
+}
+
+Result<Fd> take_signals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  if (::sigprocmask(SIG_SETMASK, &all, nullptr) != 0) return fail_errno("sigprocmask");
+  // A starter that ignored a signal would hand that down to every command, and an ignored SIGCHLD
+  // would make waiting impossible.
+  struct sigaction defaults{};
+  defaults.sa_handler = SIG_DFL;
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) ::sigaction(signal, &defaults, nullptr);
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  Fd signals(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals.valid()) return fail_errno("signalfd");
+  return signals;
+}
+
+}  // namespace
+
+std::size_t Poller::add(int fd, short events) {
+  if (fd < 0) return kNone;
+  entries_.push_back({fd, events, 0});
+  return entries_.size() - 1;
+}
+
+void Poller::wake_within(std::int64_t timeout_ms) {
+  if (timeout_ms_ < 0 || timeout_ms < timeout_ms_) timeout_ms_ = timeout_ms;
+}
+
+Status Poller::wait() {
+  if (::poll(entries_.data(), entries_.size(), static_cast<int>(timeout_ms_)) < 0) {
+    if (errno != EINTR) return fail_errno("poll");
+    for (pollfd& entry : entries_) entry.revents = 0;
+  }
+  return {};
+}
+
+Guest::Guest(Channel channel, Fd userns, Fd signals, SwitchMask disabled)
+    : channel_(std::move(channel)),
+      userns_(std::move(userns)),
+      signals_(std::move(signals)),
+      disabled_mechanisms_(disabled) {}
+
+Guest::~Guest() = default;
+
+Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
+  if (!is_off(options.disabled_mechanisms, Mechanism::kDumpable) &&
+      ::prctl(PR_SET_DUMPABLE, 0) != 0)
+    return fail_errno("prctl PR_SET_DUMPABLE");
+  // Outside a pid namespace (the tests) orphans are adopted too, so that reaping them is the same.
+  if (!is_init() && ::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    return fail_errno("prctl PR_SET_CHILD_SUBREAPER");
+  TRY(occupy_standard_descriptors());
+  TRY_ASSIGN(Fd signals, take_signals());
+  if (options.userns.valid() && ::fcntl(options.userns.get(), F_SETFD, FD_CLOEXEC) != 0)
+    return fail_errno("user namespace descriptor");
+  TRY_ASSIGN(Channel channel,
+             Channel::create(std::move(options.channel_in), std::move(options.channel_out)));
+  std::unique_ptr<Guest> guest(new Guest(std::move(channel), std::move(options.userns),
+                                         std::move(signals), options.disabled_mechanisms));
+  return guest;
+}
+
+Status Guest::run() {
+  proto::Fields hello;
+  hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
+  channel_.send(proto::encode_frame(0, FrameType::kHello, 0, hello.bytes()));
+  Status status = channel_.flush();
+  while (status) {
+    poller_.clear();
+    const bool takes = !channel_.congested();
+    const std::size_t in = poller_.add(takes ? channel_.in_fd() : -1, POLLIN);
+    const std::size_t out = poller_.add(channel_.wants_write() ? channel_.out_fd() : -1, POLLOUT);
+    const std::size_t signals = poller_.add(signals_.get(), POLLIN);
+    for (auto& [id, stream] : streams_) stream->prepare(poller_);
+    status = poller_.wait();
+    if (!status) break;
+    if (poller_.ready(signals) != 0) reap();
+    for (auto& [id, stream] : streams_) stream->service(poller_, channel_);
+    if (poller_.ready(in) != 0) {
+      Result<bool> open = channel_.receive();
+      if (!open) status = fail(std::move(open).error());
+      if (!status || !*open) break;
+      status = take_frames();
+      if (!status) break;
+    } else if ((poller_.ready(out) & (POLLERR | POLLHUP)) != 0) {
+      break;
+    }
+    produce();
+    status = channel_.flush();
+  }
+  end_everything();
+  return status;
+}
+
+Status Guest::take_frames() {
+  for (;;) {
+    TRY_ASSIGN(const std::optional<proto::Frame> frame, channel_.next());
+    if (!frame) return {};
+    TRY(take_frame(*frame));
+  }
+}
+
+Status Guest::take_frame(const proto::Frame& frame) {
+  const std::uint32_t id = frame.header.stream;
+  if (!hello_taken_) return take_hello(frame);
+  if (id == 0)
+    return fail(Error::invalid("channel: a frame of type " +
+                               std::to_string(static_cast<int>(frame.header.type)) +
+                               " on stream 0 after the hello"));
+  if (frame.header.type == FrameType::kHello)
+    return fail(Error::invalid("channel: a hello on stream " + std::to_string(id)));
+  if (frame.header.type == FrameType::kOpen) {
+    if (id % 2 == 0 || id <= highest_stream_)
+      return fail(Error::invalid("channel: stream " + std::to_string(id) +
+                                 " opened; numbers are odd and grow, the last was " +
+                                 std::to_string(highest_stream_)));
+    highest_stream_ = id;
+    open_stream(frame);
+    return {};
+  }
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) {
+    // A stream that this side has closed: the peer had sent the frame before it knew.
+    if (id > highest_stream_)
+      close_with_error(id, Error::invalid("stream " + std::to_string(id) + " was never opened"));
+    return {};
+  }
+  if (Status taken = found->second->take(frame, channel_); !taken) {
+    streams_.erase(found);
+    close_with_error(id, taken.error());
+  }
+  return {};
+}
+
+Status Guest::take_hello(const proto::Frame& frame) {
+  if (frame.header.stream != 0 || frame.header.type != FrameType::kHello)
+    return fail(Error::invalid("channel: the first frame is not a hello"));
+  TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
+  TRY_ASSIGN(const std::uint64_t version, fields.number(Tag::kVersion));
+  TRY_ASSIGN(const std::uint64_t min_version, fields.number(Tag::kMinVersion));
+  if (Result<std::uint16_t> common = proto::common_version(version, min_version); !common) {
+    close_with_error(0, common.error());
+    TRY(channel_.flush());
+    return fail(std::move(common).error());
+  }
+  hello_taken_ = true;
+  return {};
+}
+
+void Guest::open_stream(const proto::Frame& frame) {
+  Result<std::unique_ptr<Stream>> stream = make_stream(frame);
+  if (!stream)
+    close_with_error(frame.header.stream, stream.error());
+  else
+    streams_.emplace(frame.header.stream, std::move(*stream));
+}
+
+Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame) {
+  const std::uint32_t id = frame.header.stream;
+  TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
+  if (streams_.size() >= proto::kMaxStreams)
+    return fail(Error::exhausted("channel: " + std::to_string(streams_.size()) +
+                                 " streams are open, at most " +
+                                 std::to_string(proto::kMaxStreams) + " are allowed"));
+  switch (static_cast<Kind>(frame.header.detail)) {
+    case Kind::kExec: {
+      TRY_ASSIGN(ExecRequest request, ExecRequest::parse(fields));
+      return ExecStream::open(id, std::move(request), userns_.get(), channel_);
+    }
+    default:
+      return fail(Error(Code::kUnimplemented, "channel: streams of kind " +
+                                                  std::to_string(frame.header.detail) +
+                                                  " are not known here"));
+  }
+}
+
+void Guest::close_with_error(std::uint32_t id, const Error& error) {
+  proto::Fields fields;
+  fields.put_error(error);
+  channel_.send(proto::encode_frame(id, FrameType::kClose, 0, fields.bytes()));
+}
+
+// Every process that has ended, also those whose parent is gone.
+void Guest::reap() {
+  signalfd_siginfo ignored[8];
+  while (::read(signals_.get(), ignored, sizeof(ignored)) > 0) {
+  }
+  for (;;) {
+    int status = 0;
+    rusage usage{};
+    const pid_t pid = ::wait4(-1, &status, WNOHANG | __WALL, &usage);
+    if (pid <= 0) return;
+    for (auto& [id, stream] : streams_)
+      if (stream->reaped(pid, status, usage, channel_)) break;
+  }
+}
+
+// Gives turns in a circle, beginning behind the stream that had the last one, until the channel is
+// full or nobody has anything.
+void Guest::produce() {
+  bool any = true;
+  while (any && !streams_.empty()) {
+    any = false;
+    auto next = streams_.upper_bound(last_turn_);
+    for (std::size_t i = streams_.size(); i-- > 0;) {
+      if (next == streams_.end()) next = streams_.begin();
+      if (next->second->produce(channel_)) {
+        any = true;
+        last_turn_ = next->first;
+      }
+      ++next;
+    }
+  }
+  std::erase_if(streams_, [](const auto& entry) { return entry.second->finished(); });
+}
+
+void Guest::end_everything() {
+  for (auto& [id, stream] : streams_) stream->kill();
+  // Only as PID 1 does -1 mean "everything in the sandbox"; anywhere else it is the whole host.
+  if (is_init()) ::kill(-1, SIGKILL);
+}
+
+}  // namespace caisson::guest

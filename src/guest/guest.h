@@ -1,0 +1,59 @@
+// The guest's loop: one thread, one poll(2), every stream in its turn.
+//
+// The loop ends when the channel does: the peer closed it, or sent what cannot be a frame. As PID 1
+// the guest then kills every process of the sandbox. Nothing that comes from inside the sandbox can
+// end it or make it wait: descriptors never block, file work is done by forked children.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/switches.h"
+#include "guest/channel.h"
+#include "guest/stream.h"
+
+namespace caisson::guest {
+
+struct GuestOptions {
+  Fd channel_in;
+  Fd channel_out;  // invalid: channel_in goes both ways
+  Fd userns;       // invalid: commands stay in the guest's user namespace
+  SwitchMask disabled_mechanisms = 0;
+};
+
+class Guest {
+ public:
+  // Also makes the process fit for the job: not dumpable, every signal blocked, 0 to 2 occupied.
+  static Result<std::unique_ptr<Guest>> create(GuestOptions options);
+  ~Guest();
+
+  // Until the channel ends. An error says why the connection could not go on.
+  Status run();
+
+ private:
+  Guest(Channel channel, Fd userns, Fd signals, SwitchMask disabled);
+  Status take_frames();
+  Status take_frame(const proto::Frame& frame);
+  Status take_hello(const proto::Frame& frame);
+  void open_stream(const proto::Frame& frame);
+  Result<std::unique_ptr<Stream>> make_stream(const proto::Frame& frame);
+  void close_with_error(std::uint32_t id, const Error& error);
+  void reap();
+  void produce();
+  void end_everything();
+
+  Channel channel_;
+  Fd userns_;
+  Fd signals_;
+  SwitchMask disabled_mechanisms_;
+  std::map<std::uint32_t, std::unique_ptr<Stream>> streams_;
+  Poller poller_;
+  std::uint32_t highest_stream_ = 0;
+  std::uint32_t last_turn_ = 0;
+  bool hello_taken_ = false;
+  bool open_failed_ = false;
+};
+
+}  // namespace caisson::guest

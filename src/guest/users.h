@@ -1,0 +1,35 @@
+// Who a command runs as: NAME, UID, and optionally :GROUP or :GID, looked up in the sandbox's own
+// /etc/passwd and /etc/group.
+//
+// Both files are the image's or the command's, so hostile input: they are opened without following
+// a link, must be regular, are read to a bound, and a line that is not well-formed counts as
+// absent. Numeric ids need no entry. Used in the forked child alone. No state.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caisson::guest {
+
+struct Account {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;  // supplementary, of a user who was named
+  std::string name;           // empty: no entry
+  std::string home = "/";
+  std::string shell = "/bin/sh";
+};
+
+inline constexpr std::size_t kMaxAccountFile = 1024 * 1024;
+inline constexpr std::size_t kMaxSupplementaryGroups = 64;
+
+// `user` empty means uid 0. A numeric user without an entry and without a group has the group of
+// the same number.
+Result<Account> resolve_user(std::string_view user, int root_fd);
+
+}  // namespace caisson::guest
