@@ -25,7 +25,9 @@ There is no network but loopback. QEMU ends with this process, whatever ends it.
 import argparse
 import atexit
 import ctypes
+import mmap
 import os
+import re
 import signal
 import socket
 import statistics
@@ -74,12 +76,8 @@ class RunResult:
 def tsc_khz():
     """What rdtsc counts per millisecond: the emulated counter is the host's, and a microvm has no
     other clock to measure it by."""
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("cpu MHz"):
-            mhz = float(line.split(":")[1])
     try:
         code = bytes.fromhex("0f3148c1e2204809d0c3")  # rdtsc; shl rdx,32; or rax,rdx; ret
-        import mmap
         page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         page.write(code)
         read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
@@ -91,7 +89,8 @@ def tsc_khz():
             best.append((more - ticks) * 1_000_000 / (end - start))
         return round(statistics.median(best))
     except (OSError, ValueError):
-        return round(mhz * 1000)
+        text = Path("/proc/cpuinfo").read_text()  # Pages of our own may not be executable here.
+        return round(float(re.search(r"^cpu MHz\s*: (\S+)", text, re.M)[1]) * 1000)
 
 
 def _end_with_parent(parent):
@@ -149,7 +148,8 @@ class Vm:
         theirs.close()
         self._channel = ours
         atexit.register(self.close)
-        threading.Thread(target=self._read_console, args=(self._process.stdout,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read_console, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
         try:
             kind, payload = self._receive(time.monotonic() + BOOT_TIMEOUT)
             if kind != b"H":
@@ -161,8 +161,9 @@ class Vm:
         self.seconds_to_ready = time.monotonic() - started
 
     def _read_console(self, stream):
-        for line in stream:
-            self._console.append(line.decode(errors="replace").rstrip())
+        with stream:
+            for line in stream:
+                self._console.append(line.decode(errors="replace").rstrip())
 
     @property
     def console(self):
@@ -185,7 +186,7 @@ class Vm:
             except OSError as error:
                 raise self._error(f"the machine is gone: {error}") from error
             if not more:
-                time.sleep(0.2)  # Its last words are still on the way to _read_console.
+                self._reader.join(2)  # For its last words.
                 raise self._error("the machine is gone")
             data += more
         return data
@@ -239,6 +240,7 @@ class Vm:
         except (OSError, subprocess.TimeoutExpired):
             process.kill()
             process.wait()
+        self._reader.join(5)
         self._channel.close()
 
     def __enter__(self):

@@ -1,0 +1,88 @@
+"""What the tests on the machine share: one machine for a whole file, and caisson inside it."""
+
+import json
+import shlex
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from vm import Vm
+
+# Who calls caisson, and what of the host is theirs: root; a user with a range of ids and a control
+# group of their own, as systemd gives it; one without a range; one with neither.
+CALLERS = {
+    "root": {"user": "root"},
+    "user": {"user": "user"},
+    "plain": {"user": "plain"},
+    "bare": {"user": "plain", "group": "session"},
+}
+DELEGATED = ("root", "user", "plain")
+
+_machines = {}
+
+
+def machine(**keywords):
+    """The machine of this process; booted once, powered off at the end."""
+    key = repr(sorted(keywords.items()))
+    if key not in _machines:
+        _machines[key] = Vm(**keywords)
+    return _machines[key]
+
+
+def close_machines():
+    while _machines:
+        _machines.popitem()[1].close()
+
+
+class Ran:
+    """One `caisson run --json`: its exit status, its document, the host's time for it."""
+
+    def __init__(self, result, command):
+        self.result, self.command = result, command
+        try:
+            self.document = json.loads(result.stdout)
+        except ValueError:
+            raise AssertionError(f"no JSON from: {command}\n{self}") from None
+        self.status = result.status
+        self.verdict = self.document["verdict"]
+        self.kind = self.verdict["kind"]
+        self.cause = self.verdict.get("cause", "")
+        self.usage, self.held = self.document["usage"], self.document["held"]
+        self.hit = self.document.get("limits_hit", [])
+        self.stdout, self.stderr = self.document["stdout"], self.document["stderr"]
+
+    def __str__(self):
+        return (f"{self.command}\n  -> {self.result.status} after {self.result.elapsed:.2f} s"
+                f"\n  stdout: {self.result.text[-3000:]}\n  stderr: {self.result.stderr.decode(errors='replace')[-2000:]}")
+
+
+class MachineTest(unittest.TestCase):
+    keywords = {}
+
+    @property
+    def vm(self):
+        return machine(**self.keywords)
+
+    def shell(self, script, caller="root", **options):
+        return self.vm.run(script, **CALLERS[caller], **options)
+
+    def caisson(self, *arguments, caller="root", prefix="", timeout=60):
+        """`caisson run --json ARGUMENTS` in the machine. prefix: shell words before the command."""
+        command = f"{prefix} caisson run --json {shlex.join(map(str, arguments))}"
+        result = self.shell(command, caller, timeout=timeout)
+        self.assertFalse(result.timed_out, f"hung: {command}\nstderr: {result.stderr.decode(errors='replace')}")
+        self.assertEqual(result.survivors, 0, f"processes outlived: {command}")
+        return Ran(result, command)
+
+    def for_callers(self, callers=tuple(CALLERS)):
+        for caller in callers:
+            with self.subTest(caller=caller):
+                yield caller
+
+
+def main():
+    try:
+        unittest.main(module="__main__", verbosity=2)
+    finally:
+        close_machines()
