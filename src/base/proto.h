@@ -113,6 +113,7 @@ enum class Tag : std::uint16_t {
   kTimeLimitMs = 27,
   kCpuLimitMs = 28,  // u64
   kStdin = 29,       // u8: 1 when the client will send input; 0: /dev/null
+  kNoSetid = 31,     // u8: refuse set-id modes (a writable grant of a rootful run)
   kDefaultEnv = 30,  // repeated: an image's variables, weaker than kEnv
   // client to supervisor only: join the sandbox's first command instead of starting one. The value
   // is
@@ -157,6 +158,9 @@ enum class Tag : std::uint16_t {
   kGroupName = 81,
   kXattrName = 82,
   kXattrValue = 83,
+  kAppend = 84,  // u8
+  kAtomic = 85,  // u8: write beside the file, then take its place
+  kDepth = 86,   // u32: levels of a listing
   // watch
   kWatchEvent = 96,  // u8
   // dial
@@ -169,6 +173,7 @@ enum class Tag : std::uint16_t {
   kPid = 131,
   kCommandLine = 132,
   kTimeNs = 133,
+  kParentPid = 134,
   // supervisor to client only (see launcher/): the verdict of an exec
   kVerdict = 160,
   kUsage = 161,
@@ -195,6 +200,28 @@ enum class FileOperation : std::uint8_t {
   kExists = 13,
   kGetXattr = 14,
   kSetXattr = 15,
+};
+
+// Values of kFileType.
+enum class FileType : std::uint8_t {
+  kRegular = 1,
+  kDirectory = 2,
+  kSymlink = 3,
+  kFifo = 4,
+  kSocket = 5,
+  kCharacterDevice = 6,
+  kBlockDevice = 7,
+};
+
+// Values of kWatchEvent.
+enum class WatchEvent : std::uint8_t {
+  kArmed = 0,  // the watch is in place; what happens from now on is told
+  kCreated = 1,
+  kModified = 2,
+  kRemoved = 3,
+  kRenamed = 4,  // kPath to kTarget
+  kAttributes = 5,
+  kOverflow = 6,  // something was missed: look again
 };
 
 enum class ControlOperation : std::uint8_t {
