@@ -1,0 +1,194 @@
+#include "image/worker/confine.h"
+
+#include <grp.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/kernel_abi.h"
+
+namespace caisson::image {
+namespace {
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CAISSON_WORKER_SANITIZED 1
+#endif
+#endif
+
+// zstd's and xz's windows, libarchive's buffers, the times of two million directories.
+constexpr rlim_t kMemory = 2ull << 30;
+
+Status limit(int resource, const char* name, rlim_t value) {
+  rlimit now = {};
+  if (getrlimit(resource, &now) != 0) return fail_errno(std::string("getrlimit ") + name);
+  const rlimit wanted = {std::min(value, now.rlim_max), std::min(value, now.rlim_max)};
+  if (setrlimit(resource, &wanted) != 0) return fail_errno(std::string("setrlimit ") + name);
+  return {};
+}
+
+#ifndef CAISSON_WORKER_SANITIZED
+#if defined(__x86_64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#endif
+
+constexpr int kAllowed[] = {
+    // bytes in and out
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_pread64,
+    SYS_pwrite64,
+    SYS_lseek,
+    SYS_sendto,
+    SYS_recvfrom,
+    SYS_close,
+    SYS_fcntl,
+    // files
+    SYS_openat,
+    SYS_openat2,
+    SYS_newfstatat,
+    SYS_fstat,
+    SYS_statx,
+    SYS_faccessat,
+    SYS_getdents64,
+    SYS_mkdirat,
+    SYS_mknodat,
+    SYS_symlinkat,
+    SYS_linkat,
+    SYS_unlinkat,
+    SYS_renameat2,
+    SYS_fchmod,
+    SYS_fchmodat,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_utimensat,
+    SYS_ftruncate,
+    // memory, time, ending
+    SYS_brk,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mprotect,
+    SYS_futex,
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_geteuid,
+    SYS_tgkill,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_exit,
+    SYS_exit_group,
+#ifdef SYS_unlink  // the older calls, where the C library still makes them
+    SYS_open,
+    SYS_stat,
+    SYS_time,
+#endif
+};
+
+Status filter_system_calls() {
+  std::vector<sock_filter> program;
+  auto load = [&](std::size_t offset) {
+    program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)));
+  };
+  load(offsetof(seccomp_data, arch));
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  load(offsetof(seccomp_data, nr));
+  for (int number : kAllowed) {
+    program.push_back(
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0) return fail_errno("seccomp");
+  return {};
+}
+#endif
+
+Status drop_capabilities() {
+  constexpr std::uint32_t kKept =
+      1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID;
+  for (int capability = 0; capability < 64; ++capability) {
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) {
+      return fail_errno("drop a capability from the bounding set");
+    }
+  }
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {{kKept, kKept, 0}, {0, 0, 0}};
+  if (syscall(SYS_capset, &header, data) != 0) return fail_errno("capset");
+  return {};
+}
+
+}  // namespace
+
+Status die_with_parent() {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return fail_errno("prctl PDEATHSIG");
+  return {};
+}
+
+Status enter_namespaces(int directory_fd) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl NO_NEW_PRIVS");
+  if (fchdir(directory_fd) != 0) return fail_errno("enter the destination");
+  constexpr int kNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+                              CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWCGROUP;
+  if (unshare(kNamespaces) == 0) return {};
+  const int error = errno;
+  return fail(
+      Error::syscall("user namespaces are needed to unpack an image and cannot be made here "
+                     "(`caisson doctor` says what to change): unshare",
+                     error));
+}
+
+Status take_root() {
+  // Refused where the group map was written without the right to set groups; then there are none
+  // that could matter in this namespace.
+  if (setgroups(0, nullptr) != 0 && errno != EPERM) return fail_errno("setgroups");
+  if (setresgid(0, 0, 0) != 0) return fail_errno("setresgid");
+  if (setresuid(0, 0, 0) != 0) return fail_errno("setresuid");
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return fail_errno("mount");
+  Fd tree(static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, ".", OPEN_TREE_CLONE | O_CLOEXEC)));
+  if (!tree.valid()) return fail_errno("open_tree");
+  if (syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, ".", MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+    return fail_errno("move_mount");
+  }
+  if (fchdir(tree.get()) != 0) return fail_errno("fchdir");
+  if (syscall(SYS_pivot_root, ".", ".") != 0) return fail_errno("pivot_root");
+  if (umount2(".", MNT_DETACH) != 0) return fail_errno("detach the old root");
+  if (chdir("/") != 0) return fail_errno("chdir");
+  umask(0);
+  return {};
+}
+
+Status lock_down(const WorkerLimits& limits) {
+  TRY(limit(RLIMIT_CORE, "core", 0));
+  TRY(limit(RLIMIT_NOFILE, "nofile", 64));
+  TRY(limit(RLIMIT_FSIZE, "fsize", limits.file_size));
+  TRY(limit(RLIMIT_CPU, "cpu", limits.seconds));
+#ifndef CAISSON_WORKER_SANITIZED
+  TRY(limit(RLIMIT_AS, "as", kMemory));
+#endif
+  TRY(drop_capabilities());
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl DUMPABLE");
+#ifndef CAISSON_WORKER_SANITIZED
+  TRY(filter_system_calls());
+#endif
+  return {};
+}
+
+}  // namespace caisson::image
