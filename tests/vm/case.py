@@ -48,9 +48,11 @@ class Ran:
         self.verdict = self.document["verdict"]
         self.kind = self.verdict["kind"]
         self.cause = self.verdict.get("cause", "")
-        self.usage, self.held = self.document["usage"], self.document["held"]
+        # A failure of our own before the command ran has a verdict and nothing else.
+        self.usage, self.held = self.document.get("usage", {}), self.document.get("held", {})
         self.hit = self.document.get("limits_hit", [])
-        self.stdout, self.stderr = self.document["stdout"], self.document["stderr"]
+        self.stdout, self.stderr = self.document.get("stdout", ""), self.document.get("stderr", "")
+        self.whole_kind = f"{self.kind} {self.cause}".strip()
 
     def __str__(self):
         return (f"{self.command}\n  -> {self.result.status} after {self.result.elapsed:.2f} s"
@@ -72,8 +74,14 @@ class MachineTest(unittest.TestCase):
         command = f"{prefix} caisson run --json {shlex.join(map(str, arguments))}"
         result = self.shell(command, caller, timeout=timeout)
         self.assertFalse(result.timed_out, f"hung: {command}\nstderr: {result.stderr.decode(errors='replace')}")
-        self.assertEqual(result.survivors, 0, f"processes outlived: {command}")
-        return Ran(result, command)
+        ran = Ran(result, command)
+        self.assertEqual(result.survivors, 0, f"processes outlived\n{ran}")
+        return ran
+
+    def assert_verdict(self, ran, kind, status, cause=None):
+        self.assertEqual((ran.kind, ran.status), (kind, status), str(ran))
+        if cause is not None:
+            self.assertEqual(ran.cause, cause, str(ran))
 
     def for_callers(self, callers=tuple(CALLERS)):
         for caller in callers:

@@ -215,16 +215,15 @@ class Vm:
                     out.append(payload)
                 elif kind == b"E":
                     err.append(payload)
-                elif kind == b"F":
-                    raise VmError(payload.decode())
-                elif kind == b"X":
+                elif kind in b"FX":
                     break
                 else:
                     raise self._error(f"unknown frame {kind!r}")
-        except (VmError, OSError):
-            if self._process.poll() is not None:
-                self.close()
+        except BaseException:
+            self.close()  # Whatever it says later would be taken for the answer to another run.
             raise
+        if kind == b"F":
+            raise VmError(payload.decode())
         status, timed_out, survivors = struct.unpack("<III", payload)
         return RunResult(os.waitstatus_to_exitcode(status), b"".join(out), b"".join(err), bool(timed_out),
                          survivors, time.monotonic() - started)
