@@ -115,12 +115,6 @@ enum class Tag : std::uint16_t {
   kStdin = 29,       // u8: 1 when the client will send input; 0: /dev/null
   kNoSetid = 31,     // u8: refuse set-id modes (a writable grant of a rootful run)
   kDefaultEnv = 30,  // repeated: an image's variables, weaker than kEnv
-  // client to supervisor only: join the sandbox's first command instead of starting one. The value
-  // is
-  // u8: 0 sends what is kept of its output and closes, 1 also what comes until it ends. The CLOSE
-  // of
-  // a command that has ended carries its verdict, that of one that still runs no kVerdict.
-  kAttach = 31,
   // exec: CONTROL
   kSignal = 40,  // u32
   kResize = 41,  // u16 columns, u16 rows
@@ -182,6 +176,10 @@ enum class Tag : std::uint16_t {
   kLimitHit = 164,
   kVerdictCause = 165,   // one word that narrows the verdict; base/verdict.h
   kVerdictDetail = 166,  // a sentence for people
+  // client to supervisor only, exec OPEN without kArg: join the sandbox's first command. u8: 0 sends
+  // what is kept of its output and closes, 1 also what comes until it ends. The CLOSE of a command
+  // that has ended carries its verdict, that of one that still runs no kVerdict.
+  kAttach = 167,
 };
 
 enum class FileOperation : std::uint8_t {
