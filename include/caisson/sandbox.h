@@ -1,0 +1,178 @@
+// A sandbox: made from a spec, runs commands, gone when it is closed.
+//
+//   auto spec = caisson::SandboxSpec::validate({.command = {"python3", "-c", "print(6 * 7)"}});
+//   auto run = caisson::run(spec.value());
+//   // run->outcome.verdict == caisson::Verdict::kExited, run->standard_output == "42\n"
+//
+// A Sandbox owns its launcher process and a connection to its supervisor; destroying it ends
+// everything inside and waits until nothing of it is left on the host. Nothing here throws and
+// nothing is logged. One thread at a time may use a Sandbox; only a Control may be used from other
+// threads and from signal handlers. Programs that use it must not have SIGCHLD ignored, since the
+// launcher is waited for.
+//
+// Static libraries to link: see examples/CMakeLists.txt. The helper programs caisson-launcher and
+// caisson-guest are looked for beside the running program, one folder above it, and where the
+// package installs them.
+#pragma once
+
+#include <caisson/error.h>
+#include <caisson/result.h>
+#include <caisson/spec.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace caisson {
+
+// Steers a command while run() waits for it: from a callback, another thread or a signal handler.
+// Every call is async-signal-safe and keeps errno. What is asked while no command runs is kept for
+// the next one, at most some hundred requests.
+class Control {
+ public:
+  // Error: resource_exhausted when no descriptors are left.
+  static Result<Control> create();
+  Control(Control&&) noexcept;
+  Control& operator=(Control&&) noexcept;
+  ~Control();
+
+  // Ends the command; its verdict becomes kCancelled. A second call ends the whole sandbox.
+  void cancel() const;
+  // Sends a signal (1 to 64) to the command's process group.
+  void signal(int number) const;
+  // The terminal's new size in characters; without effect where the command has no terminal.
+  void resize(std::uint16_t columns, std::uint16_t rows) const;
+  // For run(): readable when something was asked.
+  int read_fd() const { return read_fd_; }
+
+ private:
+  Control(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {}
+  void ask(std::uint8_t what, std::uint16_t first, std::uint16_t second) const;
+  int read_fd_ = -1;
+  int write_fd_ = -1;
+};
+
+enum class OutputChannel : std::uint8_t { kStdout, kStderr };
+
+struct TerminalSize {
+  std::uint16_t columns = 80;
+  std::uint16_t rows = 24;
+};
+
+// One command, and where its bytes come from and go to.
+struct Command {
+  // Program and arguments; the program is looked up in the PATH inside. Not empty.
+  std::vector<std::string> arguments;
+  // Added to the image's variables; nothing of the caller's environment is inherited.
+  std::map<std::string, std::string> env;
+  std::string workdir;  // absolute path inside; empty: the user's home
+  std::string user;     // NAME, UID[:GID] or NAME:GROUP inside; empty: the image's
+  // A terminal instead of pipes: stdout and stderr both arrive as kStdout.
+  std::optional<TerminalSize> terminal;
+  // Standard input: these bytes, then end of file …
+  std::string input;
+  // … or, when not -1, what can be read from this descriptor until its end. Borrowed; may be of any
+  // kind; left in the mode (blocking or not) that it had. With both empty, input is /dev/null.
+  int input_fd = -1;
+};
+
+struct RunOptions {
+  // Called with output as it arrives; returning false cancels the command and drops what follows.
+  // Where it is not set, output is kept in RunResult. Slow consumers slow the command down.
+  std::function<bool(OutputChannel, std::string_view)> on_output;
+  // Called once, when the command has been started.
+  std::function<void()> on_started;
+  // Borrowed; may be null.
+  const Control* control = nullptr;
+};
+
+struct RunResult {
+  Outcome outcome;
+  std::string standard_output, standard_error;
+};
+
+struct CreateOptions {
+  // The sandbox outlives this object and its first command; it ends at its deadline (limits.timeout
+  // after it was made) or by `end()` of any connection to it.
+  bool detached = false;
+};
+
+// What is known about a sandbox without asking it.
+struct SandboxInfo {
+  std::string id;
+  std::string wall;   // "namespace"
+  std::string image;  // the resolved image: "host", "base", …
+  std::vector<std::string> command;
+  std::int64_t created_ms = 0;              // Unix time
+  std::optional<std::int64_t> deadline_ms;  // Unix time; none: unlimited
+  bool detached = false;
+  std::uint32_t owner_uid = 0;                 // on the host
+  // Who commands run as unless they say otherwise, and that user's numbers inside.
+  std::string user;
+  std::uint32_t uid = 0, gid = 0;
+};
+
+class Sandbox {
+ public:
+  // Makes the sandbox: opens every granted path, resolves the image, starts launcher and guest.
+  // When it returns an error nothing is left of it. Errors: invalid_argument (a path that cannot be
+  // granted), not_found (image, path, helper program), failed_precondition (this host cannot hold
+  // what the spec asks; the message begins with the step), permission_denied, resource_exhausted.
+  static Result<Sandbox> create(const SandboxSpec& spec, const CreateOptions& options = {});
+  // A sandbox of this user that runs already. Error: not_found.
+  static Result<Sandbox> connect(const std::string& id);
+  // The sandboxes of this user's run directory, oldest first. Entries that end meanwhile are left
+  // out.
+  static Result<std::vector<SandboxInfo>> list();
+
+  Sandbox(Sandbox&&) noexcept;
+  Sandbox& operator=(Sandbox&&) noexcept;
+  // Ends the sandbox as close() does, unless it is detached or was connected to.
+  ~Sandbox();
+
+  const SandboxInfo& info() const;
+  // Remarks that a person should see, e.g. that the host image stands in for a missing base image.
+  const std::vector<std::string>& notes() const;
+
+  // Runs the command to its end. An error means that the connection to the sandbox broke or that
+  // the command could not even be asked for; everything that happens to the command is an Outcome.
+  Result<RunResult> run(const Command& command, const RunOptions& options = {});
+  // Starts the command of a detached sandbox and returns when it runs; read it with attach(). The
+  // outcome of a command that could not be started comes back as a value, nullopt means it runs.
+  Result<std::optional<Outcome>> start(const Command& command);
+  enum class Follow : std::uint8_t { kNo, kYes };
+  // The kept output of the first command (the last 1 MiB a channel) and, with kYes, what follows
+  // until it ends. The outcome is empty while the command still runs.
+  Result<std::optional<Outcome>> attach(Follow follow, const RunOptions& options);
+
+  // Copies a file or directory between host and sandbox. Links are copied as links and never
+  // followed, neither here nor inside; devices, sockets and pipes are refused. Copying in, files
+  // belong to the user of Command's default. A partly copied tree is left where an error stops it;
+  // a file that exists is replaced as a whole or not at all.
+  Status copy_in(const std::string& host_path, const std::string& inside_path);
+  Status copy_out(const std::string& inside_path, const std::string& host_path);
+  // Brings the spec's `results` to the host, into directories that create() opened. Every one is
+  // tried; the error names those that failed.
+  Status fetch_outputs();
+
+  // Ends everything inside and waits until it is removed. Error: internal, naming what could not be
+  // removed. A second call does nothing.
+  Status close();
+  // Asks a sandbox that was connected to to end; it is gone soon after.
+  Status end();
+
+ private:
+  struct State;
+  explicit Sandbox(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// A sandbox for one command: create, run spec's command, fetch results, close.
+Result<RunResult> run(const SandboxSpec& spec, const RunOptions& options = {});
+
+}  // namespace caisson

@@ -1,0 +1,86 @@
+#include "box/accounts.h"
+
+#include <fcntl.h>
+
+#include <charconv>
+
+#include "base/kernel_abi.h"
+#include "base/sys.h"
+
+namespace caisson::box {
+namespace {
+
+constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::string_view kHostPasswd =
+    "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n";
+constexpr std::string_view kHostGroup = "root:x:0:\nuser:x:1000:\n";
+
+std::string read_in_image(int root_fd, const char* path) {
+  auto file = sys::openat2(root_fd, path, O_RDONLY | O_NONBLOCK, 0,
+                           RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+  if (!file.has_value()) return "";
+  auto text = sys::read_again(file->get(), kMostBytes);
+  return text.has_value() ? std::move(*text) : "";
+}
+
+std::string_view field(std::string_view line, std::size_t index) {
+  for (; index > 0; --index) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return {};
+    line.remove_prefix(colon + 1);
+  }
+  return line.substr(0, line.find(':'));
+}
+
+std::optional<std::uint32_t> number(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+// The first line whose field `index` is `value`.
+std::string_view find_line(std::string_view text, std::size_t index, std::string_view value) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (field(line, index) == value && !value.empty()) return line;
+    text.remove_prefix(line.size() < text.size() ? line.size() + 1 : text.size());
+  }
+  return {};
+}
+
+}  // namespace
+
+Account find_account_in(std::string_view passwd, std::string_view group, std::string_view user) {
+  Account account;
+  if (user.empty()) {
+    const std::string_view line = find_line(passwd, 2, "1000");
+    if (line.empty()) return {.uid = 0, .gid = 0, .user = "0"};
+    account.gid = number(field(line, 3)).value_or(1000);
+    account.user = field(line, 0);
+    return account;
+  }
+  account.user = user;
+  const std::size_t colon = user.find(':');
+  const std::string_view name = user.substr(0, colon);
+  const auto uid = number(name);
+  const std::string_view line =
+      uid.has_value() ? find_line(passwd, 2, name) : find_line(passwd, 0, name);
+  account.uid = uid.has_value() ? *uid : number(field(line, 2)).value_or(1000);
+  account.gid = number(field(line, 3)).value_or(account.uid);
+  if (colon == std::string_view::npos) return account;
+  const std::string_view group_name = user.substr(colon + 1);
+  const auto gid = number(group_name);
+  account.gid = gid.has_value()
+                    ? *gid
+                    : number(field(find_line(group, 0, group_name), 2)).value_or(account.gid);
+  return account;
+}
+
+Account find_account(int image_root_fd, const std::string& user) {
+  if (image_root_fd < 0) return find_account_in(kHostPasswd, kHostGroup, user);
+  return find_account_in(read_in_image(image_root_fd, "etc/passwd"),
+                         read_in_image(image_root_fd, "etc/group"), user);
+}
+
+}  // namespace caisson::box

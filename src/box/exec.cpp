@@ -1,0 +1,329 @@
+#include "box/exec.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/proto.h"
+#include "base/verdict.h"
+
+namespace caisson::box {
+namespace {
+
+using proto::Channel;
+using proto::FrameType;
+using proto::Tag;
+
+constexpr std::size_t kInputChunk = 32 * 1024;
+// Input is read only while less than this waits in our own queue.
+constexpr std::size_t kInputQueue = 256 * 1024;
+
+std::string two_numbers(std::uint16_t first, std::uint16_t second) {
+  std::string bytes;
+  for (const std::uint16_t value : {first, second}) {
+    bytes += static_cast<char>(value & 0xff);
+    bytes += static_cast<char>(value >> 8);
+  }
+  return bytes;
+}
+
+Error too_large(std::size_t size) {
+  return Error::invalid("the command, its arguments and its environment are " +
+                        std::to_string(size) + " bytes, at most " +
+                        std::to_string(proto::kMaxPayload) + " are allowed");
+}
+
+// The state of one exec stream while it is pumped.
+class Pump {
+ public:
+  Pump(Connection& connection, const RunOptions& options)
+      : connection_(connection), options_(options), stream_(connection.new_stream()) {}
+
+  Status open(const Command& command);
+  void open_attach(bool follow);
+  // Until the command runs, or the stream is over.
+  Status run_until_started();
+  Status run_to_end();
+
+  bool closed() const { return closed_; }
+  // Empty where the CLOSE frame had no verdict.
+  std::optional<Outcome>& outcome() { return outcome_; }
+  RunResult& result() { return result_; }
+
+ private:
+  Status step();
+  Status take(const proto::Frame& frame);
+  Status take_close(std::string_view payload);
+  void deliver(std::uint8_t channel, std::string_view bytes);
+  Status read_control();
+  void cancel();
+  void send_cancel(std::uint32_t stream);
+  Status feed_input();
+  bool wants_input() const {
+    return input_ != Input::kNone && !closed_ && credit_.may_send() > 0 &&
+           connection_.queued() < kInputQueue;
+  }
+  void end_input() {
+    connection_.send(stream_, FrameType::kFinish, static_cast<std::uint8_t>(Channel::kIn), {});
+    input_ = Input::kNone;
+  }
+
+  enum class Input { kNone, kBytes, kDescriptor };
+
+  Connection& connection_;
+  const RunOptions& options_;
+  const std::uint32_t stream_;
+  Credit credit_;
+  Input input_ = Input::kNone;
+  int input_fd_ = -1;
+  std::string_view input_bytes_;
+  int cancels_ = 0;
+  bool dropping_ = false;
+  bool started_ = false;
+  bool closed_ = false;
+  std::optional<Outcome> outcome_;
+  RunResult result_;
+};
+
+Status Pump::open(const Command& command) {
+  if (command.arguments.empty() || command.arguments[0].empty())
+    return fail(Error::invalid("command: empty; give a program to run"));
+  proto::Fields fields;
+  for (const std::string& argument : command.arguments) {
+    if (argument.contains('\0'))
+      return fail(Error::invalid("command: an argument has a NUL byte in it"));
+    fields.put(Tag::kArg, argument);
+  }
+  for (const auto& [name, value] : command.env) fields.put(Tag::kEnv, name + "=" + value);
+  if (!command.workdir.empty()) fields.put(Tag::kCwd, command.workdir);
+  if (!command.user.empty()) fields.put(Tag::kUser, command.user);
+  if (command.terminal.has_value())
+    fields.put(Tag::kPty, two_numbers(command.terminal->columns, command.terminal->rows));
+  if (command.input_fd >= 0) {
+    input_ = Input::kDescriptor;
+    input_fd_ = command.input_fd;
+  } else if (!command.input.empty()) {
+    input_ = Input::kBytes;
+    input_bytes_ = command.input;
+  }
+  fields.put_u8(Tag::kStdin, input_ == Input::kNone ? 0 : 1);
+  if (fields.bytes().size() > proto::kMaxPayload) return fail(too_large(fields.bytes().size()));
+  connection_.send(stream_, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec),
+                   fields.bytes());
+  return {};
+}
+
+void Pump::open_attach(bool follow) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kAttach, follow ? 1 : 0);
+  connection_.send(stream_, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec),
+                   fields.bytes());
+}
+
+Status Pump::run_until_started() {
+  while (!started_ && !closed_) TRY(step());
+  return {};
+}
+
+Status Pump::run_to_end() {
+  while (!closed_) TRY(step());
+  return {};
+}
+
+Status Pump::step() {
+  for (;;) {
+    TRY_ASSIGN(std::optional<proto::Frame> frame, connection_.next());
+    if (!frame.has_value()) break;
+    TRY(take(*frame));
+    if (closed_) return {};
+  }
+  const bool reads_descriptor = input_ == Input::kDescriptor && wants_input();
+  if (input_ == Input::kBytes) TRY(feed_input());
+  std::array<pollfd, 3> entries = {
+      {{.fd = connection_.fd(), .events = connection_.events(), .revents = 0},
+       {.fd = options_.control != nullptr ? options_.control->read_fd() : -1,
+        .events = POLLIN,
+        .revents = 0},
+       {.fd = reads_descriptor ? input_fd_ : -1, .events = POLLIN, .revents = 0}}};
+  if (::poll(entries.data(), entries.size(), -1) < 0) {
+    if (errno == EINTR) return {};
+    return fail_errno("poll");
+  }
+  if (entries[1].revents != 0) TRY(read_control());
+  if (entries[2].revents != 0) TRY(feed_input());
+  return connection_.progress(entries[0].revents);
+}
+
+Status Pump::take(const proto::Frame& frame) {
+  if (frame.header.stream != stream_) return {};
+  switch (frame.header.type) {
+    case FrameType::kData: {
+      TRY(credit_.received(frame.header.detail, frame.payload.size()));
+      deliver(frame.header.detail, frame.payload);
+      const std::uint32_t grant = credit_.consumed(frame.header.detail, frame.payload.size());
+      if (grant > 0)
+        connection_.send(stream_, FrameType::kCredit, frame.header.detail, credit_payload(grant));
+      return {};
+    }
+    case FrameType::kCredit:
+      return credit_.granted(frame.payload);
+    case FrameType::kFinish:
+      // On kIn it would mean that nobody reads the input any more.
+      if (frame.header.detail == static_cast<std::uint8_t>(Channel::kIn)) input_ = Input::kNone;
+      return {};
+    case FrameType::kEvent: {
+      TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
+      if (fields.has(Tag::kStarted) && !started_) {
+        started_ = true;
+        if (options_.on_started) options_.on_started();
+      }
+      return {};
+    }
+    case FrameType::kClose:
+      return take_close(frame.payload);
+    default:
+      return {};
+  }
+}
+
+Status Pump::take_close(std::string_view payload) {
+  closed_ = true;
+  TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(payload));
+  if (fields.has(Tag::kVerdict)) {
+    TRY_ASSIGN(outcome_, decode_outcome(payload));
+    return {};
+  }
+  if (!fields.has(Tag::kErrorCode)) return {};
+  // The supervisor refused the request itself.
+  const std::uint64_t code = fields.number_or_none(Tag::kErrorCode).value_or(0);
+  const auto message = fields.text(Tag::kErrorMessage);
+  const bool known = code >= static_cast<std::uint64_t>(Code::kCancelled) &&
+                     code <= static_cast<std::uint64_t>(Code::kUnauthenticated);
+  return fail(Error(known ? static_cast<Code>(code) : Code::kUnknown,
+                    message.has_value() ? std::string(*message) : "the command was refused"));
+}
+
+void Pump::deliver(std::uint8_t channel, std::string_view bytes) {
+  if (dropping_ || bytes.empty()) return;
+  const bool error = channel == static_cast<std::uint8_t>(Channel::kErr);
+  if (options_.on_output) {
+    if (options_.on_output(error ? OutputChannel::kStderr : OutputChannel::kStdout, bytes)) return;
+    dropping_ = true;
+    send_cancel(stream_);
+    return;
+  }
+  (error ? result_.standard_error : result_.standard_output) += bytes;
+}
+
+void Pump::cancel() {
+  if (cancels_ < 2) ++cancels_;
+  send_cancel(cancels_ == 1 ? stream_ : 0);
+}
+
+void Pump::send_cancel(std::uint32_t stream) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kControlOperation,
+                static_cast<std::uint8_t>(proto::ControlOperation::kShutdown));
+  connection_.send(stream, FrameType::kControl, 0, fields.bytes());
+}
+
+Status Pump::read_control() {
+  Request requests[64];
+  const ssize_t count = ::read(options_.control->read_fd(), requests, sizeof requests);
+  if (count < 0) {
+    if (errno == EINTR || errno == EAGAIN) return {};
+    return fail_errno("read the control pipe");
+  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count) / sizeof(Request); ++i) {
+    proto::Fields fields;
+    switch (requests[i].kind) {
+      case Request::kCancel:
+        cancel();
+        continue;
+      case Request::kSignal:
+        fields.put_u32(Tag::kSignal, requests[i].first);
+        break;
+      case Request::kResize:
+        fields.put(Tag::kResize, two_numbers(requests[i].first, requests[i].second));
+        break;
+      default:
+        continue;
+    }
+    connection_.send(stream_, FrameType::kControl, 0, fields.bytes());
+  }
+  return {};
+}
+
+Status Pump::feed_input() {
+  const std::uint8_t channel = static_cast<std::uint8_t>(Channel::kIn);
+  while (input_ == Input::kBytes && wants_input()) {
+    const std::size_t size =
+        std::min<std::uint64_t>({credit_.may_send(), input_bytes_.size(), kInputChunk});
+    if (size > 0) {
+      connection_.send(stream_, FrameType::kData, channel, input_bytes_.substr(0, size));
+      credit_.spent(size);
+      input_bytes_.remove_prefix(size);
+    }
+    if (input_bytes_.empty()) end_input();
+  }
+  if (input_ != Input::kDescriptor) return {};
+  char buffer[kInputChunk];
+  const std::size_t room = std::min<std::uint64_t>(credit_.may_send(), sizeof buffer);
+  const ssize_t count = ::read(input_fd_, buffer, room);
+  if (count < 0) {
+    if (errno == EINTR || errno == EAGAIN) return {};
+    // A terminal that has gone, a directory: the command sees the end of its input.
+    end_input();
+    return {};
+  }
+  if (count == 0) {
+    end_input();
+    return {};
+  }
+  connection_.send(stream_, FrameType::kData, channel,
+                   {buffer, static_cast<std::size_t>(count)});
+  credit_.spent(static_cast<std::uint64_t>(count));
+  return {};
+}
+
+}  // namespace
+
+Result<RunResult> run_exec(Connection& connection, const Command& command,
+                           const RunOptions& options) {
+  Pump pump(connection, options);
+  TRY(pump.open(command));
+  TRY(pump.run_to_end());
+  if (!pump.outcome().has_value())
+    return fail(Error::internal("the supervisor closed the command without a verdict"));
+  pump.result().outcome = std::move(*pump.outcome());
+  return std::move(pump.result());
+}
+
+Result<std::optional<Outcome>> start_exec(Connection& connection, const Command& command) {
+  const RunOptions options;
+  Pump pump(connection, options);
+  TRY(pump.open(command));
+  TRY(pump.run_until_started());
+  return std::move(pump.outcome());
+}
+
+Result<std::optional<Outcome>> attach_exec(Connection& connection, bool follow,
+                                           const RunOptions& options) {
+  Pump pump(connection, options);
+  pump.open_attach(follow);
+  TRY(pump.run_to_end());
+  return std::move(pump.outcome());
+}
+
+void send_shutdown(Connection& connection) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kControlOperation,
+                static_cast<std::uint8_t>(proto::ControlOperation::kShutdown));
+  connection.send(0, FrameType::kControl, 0, fields.bytes());
+}
+
+}  // namespace caisson::box

@@ -1,0 +1,39 @@
+// One command over a connection: opens the stream, moves input and output under credit, obeys a
+// Control, and returns the outcome of the CLOSE frame.
+//
+// Borrows the connection for the call, which no other stream may use meanwhile; frames of streams
+// that are over are dropped. One thread; nothing is started.
+#pragma once
+
+#include <caisson/sandbox.h>
+
+#include <optional>
+
+#include "base/error.h"
+#include "box/connection.h"
+
+namespace caisson::box {
+
+Result<RunResult> run_exec(Connection& connection, const Command& command,
+                           const RunOptions& options);
+
+// Opens the stream and returns once the command runs (nullopt) or could not be started.
+Result<std::optional<Outcome>> start_exec(Connection& connection, const Command& command);
+
+// Joins the sandbox's first command; see Sandbox::attach.
+Result<std::optional<Outcome>> attach_exec(Connection& connection, bool follow,
+                                           const RunOptions& options);
+
+// Asks the supervisor to end the whole sandbox.
+void send_shutdown(Connection& connection);
+
+// What a Control writes into its pipe; Control and run_exec agree on it here.
+struct Request {
+  enum Kind : std::uint8_t { kCancel = 1, kSignal = 2, kResize = 3 };
+  std::uint8_t kind = 0;
+  std::uint8_t reserved = 0;
+  std::uint16_t first = 0, second = 0;
+};
+static_assert(sizeof(Request) == 6);
+
+}  // namespace caisson::box

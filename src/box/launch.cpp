@@ -1,0 +1,201 @@
+#include "box/launch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/paths.h"
+#include "base/sys.h"
+
+namespace caisson::box {
+namespace {
+
+constexpr int kLauncherSocket = 3;
+constexpr std::size_t kMostReply = 16 * 1024;
+constexpr std::uint8_t kUp = 0;
+constexpr std::uint8_t kFailed = 1;
+constexpr std::uint8_t kRemoved = 2;
+
+struct SocketPair {
+  Fd ours, theirs;
+};
+
+Result<SocketPair> make_pair(int type) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno("socketpair");
+  return SocketPair{Fd(ends[0]), Fd(ends[1])};
+}
+
+class SpawnSettings {
+ public:
+  SpawnSettings() {
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attributes);
+  }
+  ~SpawnSettings() {
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+};
+
+Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
+  SpawnSettings settings;
+  // The socket first: it may itself be one of the descriptors that are replaced next.
+  ::posix_spawn_file_actions_adddup2(&settings.actions, socket_fd, kLauncherSocket);
+  ::posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&settings.actions, 1, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addclosefrom_np(&settings.actions, kLauncherSocket + 1);
+  sigset_t none, all;
+  ::sigemptyset(&none);
+  ::sigfillset(&all);
+  ::posix_spawnattr_setsigmask(&settings.attributes, &none);
+  ::posix_spawnattr_setsigdefault(&settings.attributes, &all);
+  ::posix_spawnattr_setflags(&settings.attributes, static_cast<short>(POSIX_SPAWN_SETSID |
+                                                                      POSIX_SPAWN_SETSIGMASK |
+                                                                      POSIX_SPAWN_SETSIGDEF));
+  char name[] = "caisson-launcher";
+  char* arguments[] = {name, nullptr};
+  char* environment[] = {nullptr};
+  pid_t pid = -1;
+  const int failed = ::posix_spawn(&pid, path.c_str(), &settings.actions, &settings.attributes,
+                                   arguments, environment);
+  if (failed != 0) return fail(Error::syscall("start " + path, failed));
+  return pid;
+}
+
+}  // namespace
+
+Result<Launch> Launch::start() {
+  TRY_ASSIGN(const std::string path, helper_binary("caisson-launcher"));
+  TRY_ASSIGN(SocketPair pair, make_pair(SOCK_SEQPACKET));
+  // Descriptor 3 of the child is made by dup2; a socket that is 3 already would be closed by it only
+  // if it were another one, so it moves out of the way.
+  if (pair.theirs.get() <= kLauncherSocket) {
+    Fd moved(::fcntl(pair.theirs.get(), F_DUPFD_CLOEXEC, kLauncherSocket + 1));
+    if (!moved.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
+    pair.theirs = std::move(moved);
+  }
+  TRY_ASSIGN(const pid_t pid, spawn_launcher(path, pair.theirs.get()));
+  return Launch(std::move(pair.ours), pid);
+}
+
+Launch::Launch(Launch&& other) noexcept
+    : socket_(std::move(other.socket_)), pid_(std::exchange(other.pid_, -1)) {}
+
+Launch& Launch::operator=(Launch&& other) noexcept {
+  if (this != &other) {
+    socket_.reset();
+    reap();
+    socket_ = std::move(other.socket_);
+    pid_ = std::exchange(other.pid_, -1);
+  }
+  return *this;
+}
+
+Launch::~Launch() {
+  socket_.reset();
+  reap();
+}
+
+void Launch::reap() {
+  if (pid_ < 0) return;
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors) {
+  TRY_ASSIGN(SocketPair client, make_pair(SOCK_STREAM));
+  TRY_ASSIGN(const Fd run, open_run_directory());
+  TRY_ASSIGN(const std::string guest_path, helper_binary("caisson-guest"));
+  const Fd guest(::open(guest_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!guest.valid()) return fail_errno("open " + guest_path);
+  std::vector<int> all = {client.theirs.get(), run.get(), guest.get()};
+  all.insert(all.end(), descriptors.begin(), descriptors.end());
+  if (descriptors.size() > wall::kMaxPlanDescriptors - 3)
+    return fail(Error::invalid("files: " + std::to_string(descriptors.size()) +
+                               " host paths are granted, at most " +
+                               std::to_string(wall::kMaxPlanDescriptors - 3) + " are allowed"));
+  const std::string request = "CSNPLAN1" + wall::encode(plan);
+  if (request.size() > wall::kMaxPlanBytes)
+    return fail(Error::invalid("the spec is too large: its plan has " +
+                               std::to_string(request.size()) + " bytes, at most " +
+                               std::to_string(wall::kMaxPlanBytes) + " are allowed"));
+  // A launcher that has ended already gives the better message below.
+  static_cast<void>(sys::send_message(socket_.get(), request, all));
+  client.theirs.reset();
+  TRY_ASSIGN(const sys::Message reply, sys::recv_message(socket_.get(), kMostReply));
+  if (reply.bytes.empty()) {
+    reap();
+    return fail(Error::internal("caisson-launcher ended without an answer"));
+  }
+  const auto kind = static_cast<std::uint8_t>(reply.bytes[0]);
+  if (kind == kUp) return std::move(client.ours);
+  if (kind != kFailed || reply.bytes.size() < 2)
+    return fail(Error::internal("caisson-launcher gave an answer of unknown kind"));
+  const auto code = static_cast<std::uint8_t>(reply.bytes[1]);
+  if (code < static_cast<std::uint8_t>(Code::kCancelled) ||
+      code > static_cast<std::uint8_t>(Code::kUnauthenticated))
+    return fail(Error::internal("caisson-launcher gave an unknown code"));
+  return fail(Error(static_cast<Code>(code), reply.bytes.substr(2)));
+}
+
+Status Launch::wait_end() {
+  if (pid_ < 0) return {};
+  auto reply = sys::recv_message(socket_.get(), kMostReply);
+  socket_.reset();
+  reap();
+  if (!reply.has_value()) return fail(std::move(reply).error().with("caisson-launcher"));
+  if (reply->bytes.empty() || static_cast<std::uint8_t>(reply->bytes[0]) != kRemoved)
+    return fail(Error::internal("caisson-launcher ended before everything was removed"));
+  if (reply->bytes.size() > 1)
+    return fail(Error::internal("not everything could be removed: " + reply->bytes.substr(1)));
+  return {};
+}
+
+void Launch::leave() {
+  pid_ = -1;
+  socket_.reset();
+}
+
+Result<std::string> new_sandbox_id() {
+  static constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyz012345";
+  unsigned char random[16];
+  if (::getrandom(random, sizeof random, 0) != sizeof random) return fail_errno("getrandom");
+  std::string id;
+  for (const unsigned char byte : random) id += kAlphabet[byte % kAlphabet.size()];
+  return id;
+}
+
+Result<Fd> open_run_directory() {
+  const std::string path = run_directory();
+  // Parents (XDG folders, /run) are the system's or the user's own; only the last is ours.
+  if (::mkdir(path.c_str(), 0700) != 0 && errno == ENOENT) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1))
+      ::mkdir(path.substr(0, slash).c_str(), 0700);
+    ::mkdir(path.c_str(), 0700);
+  }
+  Fd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory.valid()) return fail_errno("run directory " + path);
+  struct stat info = {};
+  if (::fstat(directory.get(), &info) != 0) return fail_errno("fstat " + path);
+  if (info.st_uid != ::geteuid() || (info.st_mode & 022) != 0)
+    return fail(Error(Code::kPermissionDenied,
+                      "run directory " + path + " must belong to the user who calls caisson and " +
+                          "be writable by nobody else; remove it, or set CAISSON_RUN_DIR"));
+  return directory;
+}
+
+}  // namespace caisson::box

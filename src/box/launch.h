@@ -1,0 +1,53 @@
+// Starting caisson-launcher and talking to it: one plan down, one answer up, one word at the end.
+//
+// The launcher runs in a session of its own, so that a terminal's Ctrl-C reaches this program alone,
+// with an empty environment and no descriptor but its end of a socket pair (3) and stderr. A Launch
+// owns that socket and the child; dropping it without wait_end() closes the socket, which ends a
+// sandbox that is not detached. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/plan.h"
+
+namespace caisson::box {
+
+class Launch {
+ public:
+  // Starts the launcher (vfork + exec) before the plan is ready, so that the two overlap.
+  static Result<Launch> start();
+  Launch(Launch&& other) noexcept;
+  Launch& operator=(Launch&& other) noexcept;
+  ~Launch();
+
+  // Sends the plan, whose descriptor indices count `grants`, and waits for the answer: the first
+  // client's connection. On an error nothing is left of the sandbox.
+  Result<Fd> send(const wall::Plan& plan, std::span<const int> descriptors);
+  // Waits until everything is removed and the launcher has ended. Error: internal, with what could
+  // not be removed.
+  Status wait_end();
+  // Leaves a detached sandbox's launcher to itself.
+  void leave();
+
+ private:
+  Launch(Fd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
+  void reap();
+
+  Fd socket_;
+  pid_t pid_ = -1;
+};
+
+// A new sandbox id: 16 characters of [a-z0-9], from the kernel's random numbers.
+Result<std::string> new_sandbox_id();
+
+// run_directory(), made (0700) where it is missing. Error: permission_denied where it is somebody
+// else's or open to others.
+Result<Fd> open_run_directory();
+
+}  // namespace caisson::box

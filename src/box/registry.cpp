@@ -1,0 +1,101 @@
+#include "box/registry.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "base/paths.h"
+#include "base/sys.h"
+#include "box/result_json.h"
+
+namespace caisson::box {
+namespace {
+
+constexpr std::size_t kMostInfo = 16 * 1024;
+
+std::string folder_path() { return run_directory() + "/sandboxes"; }
+
+bool is_id(std::string_view text) {
+  return !text.empty() && text.size() <= 32 && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  });
+}
+
+std::vector<std::string> registered_ids() {
+  std::vector<std::string> ids;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder_path().c_str()), ::closedir);
+  if (directory == nullptr) return ids;
+  while (const dirent* entry = ::readdir(directory.get()))
+    if (is_id(entry->d_name)) ids.emplace_back(entry->d_name);
+  std::ranges::sort(ids);
+  return ids;
+}
+
+// Connected where somebody listens.
+std::optional<Fd> connect_socket(const std::string& id) {
+  // By way of a descriptor: sun_path has room for 107 bytes only.
+  const Fd folder(::open((folder_path() + "/" + id).c_str(),
+                         O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.valid()) return std::nullopt;
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return std::nullopt;
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = "/proc/self/fd/" + std::to_string(folder.get()) + "/socket";
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return std::nullopt;
+  return socket;
+}
+
+Result<SandboxInfo> read_info(const std::string& id) {
+  TRY_ASSIGN(const std::string text,
+             sys::read_file(AT_FDCWD, folder_path() + "/" + id + "/info", kMostInfo));
+  return parse_info(text);
+}
+
+}  // namespace
+
+Result<RegisteredSandbox> connect_registered(const std::string& id) {
+  if (!is_id(id))
+    return fail(Error::invalid("'" + id + "' is not a sandbox id: one has 1 to 32 letters a to z " +
+                               "and digits; 'caisson ps' lists them"));
+  const std::vector<std::string> ids = registered_ids();
+  std::vector<std::string> matches;
+  for (const std::string& candidate : ids) {
+    if (candidate == id) matches = {candidate};
+    if (candidate == id) break;
+    if (candidate.starts_with(id)) matches.push_back(candidate);
+  }
+  if (matches.size() > 1)
+    return fail(Error::invalid("'" + id + "' begins the ids of " + std::to_string(matches.size()) +
+                               " sandboxes; give more of it"));
+  const auto gone = [&] {
+    return fail(Error::not_found("there is no sandbox '" + id + "'; 'caisson ps' lists those that " +
+                                 "run"));
+  };
+  if (matches.empty()) return gone();
+  std::optional<Fd> socket = connect_socket(matches[0]);
+  if (!socket.has_value()) return gone();
+  auto info = read_info(matches[0]);
+  if (!info.has_value()) return gone();
+  return RegisteredSandbox{.info = std::move(*info), .socket = std::move(*socket)};
+}
+
+Result<std::vector<SandboxInfo>> list_registered() {
+  std::vector<SandboxInfo> list;
+  for (const std::string& id : registered_ids()) {
+    auto info = read_info(id);
+    if (info.has_value() && connect_socket(id).has_value()) list.push_back(std::move(*info));
+  }
+  std::ranges::sort(list, {}, &SandboxInfo::created_ms);
+  return list;
+}
+
+}  // namespace caisson::box

@@ -1,0 +1,211 @@
+#include "box/result_json.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/encoding.h"
+
+namespace caisson::box {
+namespace {
+
+std::string signal_name(std::uint32_t signal) {
+  const char* name = ::sigabbrev_np(static_cast<int>(signal));
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
+void put_output(json::Value& object, std::string_view key, std::string_view bytes, bool cut) {
+  if (cut) bytes = without_partial_character(bytes);
+  if (is_utf8(bytes)) {
+    object.set(key, bytes);
+    return;
+  }
+  object.set(key, base64_encode(bytes));
+  object.set(std::string(key) + "_encoding", "base64");
+}
+
+json::Value verdict_value(const Outcome& outcome) {
+  json::Value verdict = json::Value::object();
+  verdict.set("kind", to_string(outcome.verdict));
+  if (outcome.verdict == Verdict::kExited) verdict.set("code", outcome.exit_code);
+  if (outcome.verdict == Verdict::kSignaled) {
+    verdict.set("signal", outcome.signal);
+    verdict.set("name", signal_name(outcome.signal));
+    if (outcome.core_dumped) verdict.set("core_dumped", true);
+  }
+  if (!outcome.cause.empty()) verdict.set("cause", outcome.cause);
+  const std::string sentence = verdict_sentence(outcome);
+  if (!sentence.empty()) verdict.set("message", sentence);
+  return verdict;
+}
+
+}  // namespace
+
+std::string_view without_partial_character(std::string_view bytes) {
+  const std::size_t whole = utf8_prefix(bytes);
+  const std::string_view rest = bytes.substr(whole);
+  if (rest.empty() || rest.size() > 3) return bytes;
+  const auto first = static_cast<unsigned char>(rest[0]);
+  const std::size_t needs = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
+  // Completed with the lowest and the highest byte that may follow, one of them must be a character.
+  for (const char filler : {'\x80', '\xbf'}) {
+    std::string completed(rest);
+    if (completed.size() < needs) completed.append(needs - completed.size(), filler);
+    if (rest.size() < needs && is_utf8(completed)) return bytes.substr(0, whole);
+  }
+  return bytes;
+}
+
+std::string result_line(const RunResult& result, const ResultContext& context) {
+  const Outcome& outcome = result.outcome;
+  json::Value line = json::Value::object();
+  line.set("verdict", verdict_value(outcome));
+  json::Value usage = json::Value::object();
+  usage.set("elapsed_us", outcome.usage.elapsed_us);
+  usage.set("user_us", outcome.usage.user_us);
+  usage.set("system_us", outcome.usage.system_us);
+  usage.set("memory_peak", outcome.usage.memory_peak);
+  usage.set("bytes_written", outcome.usage.bytes_written);
+  usage.set("pids_peak", outcome.usage.pids_peak);
+  usage.set("bytes_out", outcome.usage.bytes_out);
+  line.set("usage", std::move(usage));
+  json::Value hit = json::Value::array();
+  for (const Limit limit : outcome.limits_hit) hit.push(to_string(limit));
+  line.set("limits_hit", std::move(hit));
+  json::Value refusals = json::Value::array();
+  for (const Refusal& refusal : outcome.refusals) {
+    json::Value entry = json::Value::object();
+    entry.set("syscall", refusal.syscall);
+    entry.set("what", refusal.what);
+    entry.set("count", refusal.count);
+    refusals.push(std::move(entry));
+  }
+  line.set("refusals", std::move(refusals));
+  if (context.output == ResultContext::Output::kShown) {
+    const bool cut = std::ranges::find(outcome.limits_hit, Limit::kOutput) !=
+                         outcome.limits_hit.end() ||
+                     outcome.verdict == Verdict::kOutputLimit;
+    put_output(line, "stdout", result.standard_output, cut);
+    put_output(line, "stderr", result.standard_error, cut);
+  }
+  line.set("wall", context.wall);
+  line.set("image", context.image);
+  json::Value held = json::Value::object();
+  for (std::size_t i = 0; i < kLimits; ++i)
+    held.set(to_string(static_cast<Limit>(i)), to_string(outcome.held[i]));
+  line.set("held", std::move(held));
+  return json::serialize(line);
+}
+
+std::string error_line(const Error& error) {
+  json::Value verdict = json::Value::object();
+  verdict.set("kind", to_string(Verdict::kSandboxError));
+  verdict.set("cause", to_string(error.code()));
+  verdict.set("message", error.message());
+  json::Value line = json::Value::object();
+  line.set("verdict", std::move(verdict));
+  return json::serialize(line);
+}
+
+json::Value info_value(const SandboxInfo& info) {
+  json::Value value = json::Value::object();
+  value.set("id", info.id);
+  value.set("wall", info.wall);
+  value.set("image", info.image);
+  json::Value command = json::Value::array();
+  for (const std::string& argument : info.command) command.push(argument);
+  value.set("command", std::move(command));
+  value.set("created_ms", info.created_ms);
+  value.set("deadline_ms", info.deadline_ms.has_value() ? json::Value(*info.deadline_ms)
+                                                        : json::Value(nullptr));
+  value.set("detached", info.detached);
+  value.set("owner_uid", info.owner_uid);
+  value.set("user", info.user);
+  value.set("uid", info.uid);
+  value.set("gid", info.gid);
+  return value;
+}
+
+std::string info_text(const SandboxInfo& info, std::size_t limit) {
+  std::string text = json::serialize(info_value(info));
+  SandboxInfo shorter = info;
+  for (std::size_t most = 1024; text.size() > limit && most > 0; most /= 2) {
+    if (shorter.command.size() > 32) shorter.command.resize(32);
+    for (std::string& argument : shorter.command)
+      if (argument.size() > most) argument.resize(most);
+    text = json::serialize(info_value(shorter));
+  }
+  return text;
+}
+
+Result<SandboxInfo> parse_info(std::string_view text) {
+  TRY_ASSIGN(const json::Value value, json::parse(text));
+  SandboxInfo info;
+  const auto missing = [](std::string_view key) {
+    return fail(Error(Code::kDataLoss, "a sandbox's info lacks \"" + std::string(key) + "\""));
+  };
+  for (const auto& [key, into] :
+       {std::pair{std::string_view("id"), &info.id},
+        {"wall", &info.wall},
+        {"image", &info.image},
+        {"user", &info.user}}) {
+    const json::Value* found = value.find(key);
+    if (found == nullptr || found->as_string() == nullptr) return missing(key);
+    *into = *found->as_string();
+  }
+  const json::Value* command = value.find("command");
+  if (command == nullptr || command->as_array() == nullptr) return missing("command");
+  for (const json::Value& argument : *command->as_array())
+    if (const std::string* word = argument.as_string()) info.command.push_back(*word);
+  const json::Value* created = value.find("created_ms");
+  if (created == nullptr || created->as_integer() == nullptr) return missing("created_ms");
+  info.created_ms = *created->as_integer();
+  if (const json::Value* deadline = value.find("deadline_ms");
+      deadline != nullptr && deadline->as_integer() != nullptr)
+    info.deadline_ms = *deadline->as_integer();
+  const json::Value* detached = value.find("detached");
+  info.detached = detached != nullptr && detached->as_bool() != nullptr && *detached->as_bool();
+  for (const auto& [key, into] : {std::pair{std::string_view("owner_uid"), &info.owner_uid},
+                                  {"uid", &info.uid},
+                                  {"gid", &info.gid}}) {
+    const json::Value* found = value.find(key);
+    if (found == nullptr || found->as_integer() == nullptr ||
+        !std::in_range<std::uint32_t>(*found->as_integer()))
+      return missing(key);
+    *into = static_cast<std::uint32_t>(*found->as_integer());
+  }
+  return info;
+}
+
+std::string verdict_sentence(const Outcome& outcome) {
+  if (!outcome.detail.empty()) return outcome.detail;
+  switch (outcome.verdict) {
+    case Verdict::kExited:
+      return "";
+    case Verdict::kSignaled:
+      return "ended by " + signal_name(outcome.signal);
+    case Verdict::kTimeLimit:
+      return outcome.cause == "cpu" ? "ended: its processor time is used up (--cpu-time)"
+                                    : "ended: its time is over (--timeout)";
+    case Verdict::kMemoryLimit:
+      return "failed: it needed more memory than it may use (--memory)";
+    case Verdict::kProcessLimit:
+      return "failed: it needed more processes than it may have (--pids)";
+    case Verdict::kDiskLimit:
+      return outcome.cause == "inodes"
+                 ? "failed: it needed more files than its disk may hold (--inodes)"
+                 : "failed: it needed more disk than it may use (--disk)";
+    case Verdict::kOutputLimit:
+      return "ended: it wrote more output than it may (--output)";
+    case Verdict::kPolicyViolation:
+      return "ended: it made a system call that is not allowed";
+    case Verdict::kCancelled:
+      return "cancelled";
+    case Verdict::kSandboxError:
+      return "the sandbox failed";
+  }
+  return "";
+}
+
+}  // namespace caisson::box

@@ -1,0 +1,326 @@
+#include <caisson/sandbox.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/fd.h"
+#include "base/paths.h"
+#include "base/sys.h"
+#include "box/accounts.h"
+#include "box/connection.h"
+#include "box/exec.h"
+#include "box/files.h"
+#include "box/host_path.h"
+#include "box/launch.h"
+#include "box/registry.h"
+#include "box/result_json.h"
+#include "image/store.h"
+#include "wall/plan.h"
+
+namespace caisson {
+namespace {
+
+constexpr std::string_view kBaseImage = "base";
+constexpr std::string_view kWallName = "namespace";
+constexpr std::size_t kMostInfo = 8 * 1024;
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// The image that a spec means, opened.
+struct ResolvedImage {
+  std::string name;
+  std::optional<image::ImageRef> files;  // none: the host image
+  std::string note;
+};
+
+Result<ResolvedImage> resolve_image(const std::string& asked) {
+  ResolvedImage resolved;
+  resolved.name = asked;
+  if (asked == image::kHostImage) return resolved;
+  if (asked.empty()) {
+    // Opening the store costs more than a run without one may: look first.
+    const std::string file = image::Reference{.name = std::string(kBaseImage)}.file_name();
+    if (::access((state_directory() + "/images/refs/" + file).c_str(), F_OK) != 0) {
+      resolved.name = image::kHostImage;
+      resolved.note =
+          "using the host image (this host's own /usr, read-only): there is no image 'base' here";
+      return resolved;
+    }
+    resolved.name = kBaseImage;
+  }
+  TRY_ASSIGN(image::Store store, image::Store::open());
+  TRY_ASSIGN(resolved.files, store.resolve(resolved.name));
+  return resolved;
+}
+
+// Descriptors of a plan: kept open until it was sent.
+class PlanDescriptors {
+ public:
+  std::uint32_t add(int fd) {
+    numbers_.push_back(fd);
+    return static_cast<std::uint32_t>(numbers_.size() - 1);
+  }
+  std::span<const int> numbers() const { return numbers_; }
+
+ private:
+  std::vector<int> numbers_;
+};
+
+wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) {
+  wall::Plan plan;
+  if (!spec.hostname.empty()) plan.hostname = spec.hostname;
+  plan.user_uid = account.uid;
+  plan.user_gid = account.gid;
+  plan.privileges = static_cast<std::uint8_t>(spec.privileges);
+  plan.syscall_profile = static_cast<std::uint8_t>(spec.profile);
+  plan.layer = static_cast<std::uint8_t>(spec.layer);
+  plan.require_hard_limits = spec.require_hard_limits ? 1 : 0;
+  const policy::Limits& limits = spec.limits;
+  plan.cpu_milli = limits.cpu_milli.value_or(0);
+  plan.memory = limits.memory.value_or(0);
+  plan.pids = limits.pids.value_or(0);
+  plan.disk = limits.disk.value_or(0);
+  plan.inodes = limits.inodes.value_or(0);
+  plan.open_files = limits.open_files.value_or(0);
+  plan.output = limits.output.value_or(0);
+  plan.timeout_ms = limits.timeout_ms.value_or(0);
+  plan.cpu_time_ms = limits.cpu_time_ms.value_or(0);
+  return plan;
+}
+
+Status check_wall(const policy::SpecValues& spec) {
+  if (spec.wall == policy::WallKind::kAuto || spec.wall == policy::WallKind::kNamespace) return {};
+  return fail(Error(Code::kUnimplemented,
+                    "wall: this build has the namespace wall; allowed are auto and namespace"));
+}
+
+}  // namespace
+
+struct Sandbox::State {
+  SandboxInfo info;
+  std::vector<std::string> notes;
+  std::optional<box::Launch> launch;  // of a sandbox that this object made
+  std::optional<box::Connection> connection;
+  box::Account account;
+  std::map<std::string, std::string> env;
+  std::string workdir;
+  std::vector<std::pair<std::string, box::HostTarget>> outputs;
+  // The lock that keeps the image's files in place.
+  Fd image_in_use;
+  bool closed = false;
+
+  // What a command leaves open is the spec's.
+  Command with_defaults(const Command& command) const {
+    Command full = command;
+    full.env.insert(env.begin(), env.end());
+    if (full.workdir.empty()) full.workdir = workdir;
+    if (full.user.empty()) full.user = account.user;
+    return full;
+  }
+  Status copy_grants(const policy::SpecValues& spec, std::vector<box::HostPath>& sources);
+};
+
+Status Sandbox::State::copy_grants(const policy::SpecValues& spec,
+                                   std::vector<box::HostPath>& sources) {
+  std::size_t at = 0;
+  for (const policy::Grant& grant : spec.grants) {
+    if (grant.mode != policy::GrantMode::kCopy) continue;
+    const box::HostPath source = std::move(sources[at++]);
+    auto copied = box::copy_in(*connection, source, grant.to,
+                               {.uid = account.uid, .gid = account.gid});
+    if (!copied.has_value())
+      return fail(std::move(copied).error().with("copy " + grant.from + " to " + grant.to));
+  }
+  return {};
+}
+
+Sandbox::Sandbox(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Sandbox::Sandbox(Sandbox&&) noexcept = default;
+Sandbox& Sandbox::operator=(Sandbox&& other) noexcept {
+  if (this != &other) {
+    if (state_ != nullptr) static_cast<void>(close());
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Sandbox::~Sandbox() {
+  if (state_ != nullptr) static_cast<void>(close());
+}
+
+Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& options) {
+  TRY(check_wall(spec.values()));
+  auto state = std::make_unique<State>();
+  // The launcher starts while the paths are opened.
+  TRY_ASSIGN(box::Launch launch, box::Launch::start());
+  PlanDescriptors descriptors;
+  std::vector<box::HostPath> granted, copied;
+  TRY_ASSIGN(ResolvedImage image, resolve_image(spec->image));
+  const int root_fd = image.files.has_value() ? image.files->root_directory.get() : -1;
+  state->account = box::find_account(root_fd, spec->user);
+  wall::Plan plan = plan_of(spec.values(), state->account);
+  if (image.files.has_value()) {
+    plan.image = wall::PlanImage::kDirectory;
+    plan.image_fd = descriptors.add(root_fd);
+    plan.image_id_base = image.files->disk_base();
+  }
+  for (const policy::Grant& grant : spec->grants) {
+    auto opened = box::open_host_path(grant.from);
+    if (!opened.has_value()) return fail(std::move(opened).error().with("files"));
+    if (grant.mode == policy::GrantMode::kCopy) {
+      copied.push_back(std::move(*opened));
+      continue;
+    }
+    plan.grants.push_back({.fd = descriptors.add(opened->fd.get()),
+                           .to = grant.to,
+                           .directory = opened->directory,
+                           .writable = grant.mode == policy::GrantMode::kReadWrite,
+                           .owner_uid = opened->uid,
+                           .owner_gid = opened->gid});
+    granted.push_back(std::move(*opened));
+  }
+  for (const policy::Output& output : spec->outputs) {
+    auto target = box::open_host_target(output.to);
+    if (!target.has_value()) return fail(std::move(target).error().with("results"));
+    state->outputs.emplace_back(output.path, std::move(*target));
+  }
+  TRY_ASSIGN(plan.id, box::new_sandbox_id());
+  plan.detached = options.detached ? 1 : 0;
+  SandboxInfo& info = state->info;
+  info.id = plan.id;
+  info.wall = kWallName;
+  info.image = image.name;
+  info.command = spec->command;
+  info.created_ms = now_ms();
+  if (plan.timeout_ms != 0)
+    info.deadline_ms = info.created_ms + static_cast<std::int64_t>(plan.timeout_ms);
+  info.detached = options.detached;
+  info.owner_uid = ::geteuid();
+  info.user = state->account.user;
+  info.uid = state->account.uid;
+  info.gid = state->account.gid;
+  plan.info = box::info_text(info, kMostInfo);
+  if (!image.note.empty()) state->notes.push_back(image.note);
+  if (image.files.has_value()) {
+    // Not named by the plan: the launcher keeps it open for as long as the sandbox lives.
+    descriptors.add(image.files->in_use.get());
+    state->image_in_use = std::move(image.files->in_use);
+  }
+  TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
+  state->connection.emplace(std::move(client));
+  state->launch.emplace(std::move(launch));
+  state->env = spec->env;
+  state->workdir = spec->workdir;
+  auto filled = state->copy_grants(spec.values(), copied);
+  Sandbox sandbox(std::move(state));
+  if (!filled.has_value()) {
+    if (options.detached) box::send_shutdown(*sandbox.state_->connection);
+    sandbox.state_->info.detached = false;
+    static_cast<void>(sandbox.close());
+    return fail(std::move(filled).error());
+  }
+  return sandbox;
+}
+
+Result<Sandbox> Sandbox::connect(const std::string& id) {
+  TRY_ASSIGN(box::RegisteredSandbox found, box::connect_registered(id));
+  auto state = std::make_unique<State>();
+  state->info = std::move(found.info);
+  state->connection.emplace(std::move(found.socket));
+  state->account = {
+      .uid = state->info.uid, .gid = state->info.gid, .user = state->info.user};
+  return Sandbox(std::move(state));
+}
+
+Result<std::vector<SandboxInfo>> Sandbox::list() { return box::list_registered(); }
+
+const SandboxInfo& Sandbox::info() const { return state_->info; }
+const std::vector<std::string>& Sandbox::notes() const { return state_->notes; }
+
+Result<RunResult> Sandbox::run(const Command& command, const RunOptions& options) {
+  return box::run_exec(*state_->connection, state_->with_defaults(command), options);
+}
+
+Result<std::optional<Outcome>> Sandbox::start(const Command& command) {
+  return box::start_exec(*state_->connection, state_->with_defaults(command));
+}
+
+Result<std::optional<Outcome>> Sandbox::attach(Follow follow, const RunOptions& options) {
+  return box::attach_exec(*state_->connection, follow == Follow::kYes, options);
+}
+
+Status Sandbox::copy_in(const std::string& host_path, const std::string& inside_path) {
+  TRY_ASSIGN(const box::HostPath source, box::open_host_path(host_path));
+  return box::copy_in(*state_->connection, source, inside_path,
+                      {.uid = state_->account.uid, .gid = state_->account.gid});
+}
+
+Status Sandbox::copy_out(const std::string& inside_path, const std::string& host_path) {
+  TRY_ASSIGN(const box::HostTarget target, box::open_host_target(host_path));
+  return box::copy_out(*state_->connection, inside_path, target);
+}
+
+Status Sandbox::fetch_outputs() {
+  std::string failures;
+  for (const auto& [path, target] : state_->outputs) {
+    const auto copied = box::copy_out(*state_->connection, path, target);
+    if (copied.has_value()) continue;
+    if (!failures.empty()) failures += "; ";
+    failures += "result " + path + ": " + copied.error().message();
+  }
+  if (!failures.empty()) return fail(Error::precondition(failures));
+  return {};
+}
+
+Status Sandbox::close() {
+  if (state_->closed) return {};
+  state_->closed = true;
+  if (!state_->launch.has_value() || state_->info.detached) {
+    if (state_->launch.has_value()) state_->launch->leave();
+    state_->connection.reset();
+    return {};
+  }
+  if (state_->connection.has_value()) {
+    box::send_shutdown(*state_->connection);
+    static_cast<void>(state_->connection->flush());
+    state_->connection->finish();
+  }
+  auto ended = state_->launch->wait_end();
+  state_->connection.reset();
+  return ended;
+}
+
+Status Sandbox::end() {
+  box::send_shutdown(*state_->connection);
+  TRY(state_->connection->flush());
+  state_->connection->finish();
+  // The supervisor closes the connection when it takes the sandbox down.
+  for (;;) {
+    const auto frame = state_->connection->wait();
+    if (!frame.has_value()) return {};
+  }
+}
+
+Result<RunResult> run(const SandboxSpec& spec, const RunOptions& options) {
+  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec));
+  Command command;
+  command.arguments = spec->command;
+  TRY_ASSIGN(RunResult result, sandbox.run(command, options));
+  if (!spec->outputs.empty()) TRY(sandbox.fetch_outputs());
+  TRY(sandbox.close());
+  return result;
+}
+
+}  // namespace caisson

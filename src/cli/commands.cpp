@@ -1,0 +1,99 @@
+#include "cli/commands.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cli/messages.h"
+
+namespace caisson::cli {
+namespace {
+
+constexpr std::array<CommandEntry, 13> kCommands = {{{&kRunTable, run_run},
+                                                     {&kShellTable, run_shell},
+                                                     {&kExecTable, run_exec},
+                                                     {&kPsTable, run_ps},
+                                                     {&kLogsTable, run_logs},
+                                                     {&kKillTable, run_kill},
+                                                     {&kCpTable, run_cp},
+                                                     {&kImageImportTable, run_image_import},
+                                                     {&kImageLsTable, run_image_ls},
+                                                     {&kImageRmTable, run_image_rm},
+                                                     {&kDoctorTable, run_doctor},
+                                                     {&kCompletionTable, run_completion},
+                                                     {&kManTable, run_man}}};
+
+constexpr std::array<const CommandTable*, kCommands.size()> kTables = [] {
+  std::array<const CommandTable*, kCommands.size()> tables = {};
+  for (std::size_t i = 0; i < tables.size(); ++i) tables[i] = kCommands[i].table;
+  return tables;
+}();
+
+// The words of "image import" that `arguments` begins with; 0: none of them or not all.
+std::size_t words_matched(std::string_view name, std::span<char* const> arguments) {
+  std::size_t words = 0;
+  while (!name.empty()) {
+    const std::string_view word = name.substr(0, name.find(' '));
+    if (words == arguments.size() || word != arguments[words]) return 0;
+    ++words;
+    name.remove_prefix(word.size() < name.size() ? word.size() + 1 : name.size());
+  }
+  return words;
+}
+
+int unknown_command(std::span<char* const> arguments) {
+  const std::string_view first = arguments[0];
+  std::vector<std::string_view> names;
+  std::string below;
+  for (const CommandTable* table : kTables) {
+    if (table->hidden) continue;
+    if (table->name.starts_with(std::string(first) + " ")) {
+      below += below.empty() ? "" : ", ";
+      below += table->name.substr(first.size() + 1);
+    }
+    names.push_back(table->name);
+  }
+  if (!below.empty()) {
+    say("'caisson " + std::string(first) + "' needs a command: " + below);
+    return kExitOwnError;
+  }
+  const std::string_view close = similar(first, names);
+  say("unknown command '" + std::string(first) + "'" +
+      (close.empty() ? "; see 'caisson --help'" : "; did you mean '" + std::string(close) + "'?"));
+  return kExitOwnError;
+}
+
+}  // namespace
+
+std::span<const CommandEntry> all_commands() { return kCommands; }
+std::span<const CommandTable* const> all_tables() { return kTables; }
+
+int run_command_line(std::span<char* const> arguments) {
+  if (arguments.empty()) {
+    write_all(2, overview_text(kTables));
+    return kExitOwnError;
+  }
+  const std::string_view first = arguments[0];
+  if (first == "--version") {
+    write_all(1, "caisson " CAISSON_VERSION "\n");
+    return 0;
+  }
+  if (first == "--help" || first == "-h" || first == "help") {
+    write_all(1, overview_text(kTables));
+    return 0;
+  }
+  for (const CommandEntry& entry : kCommands) {
+    const std::size_t words = words_matched(entry.table->name, arguments);
+    if (words == 0) continue;
+    auto parsed = parse_arguments(*entry.table, arguments.subspan(words));
+    if (!parsed.has_value()) return say_error(parsed.error());
+    if (parsed->help) {
+      write_all(1, help_text(*entry.table));
+      return 0;
+    }
+    return entry.run(*parsed);
+  }
+  return unknown_command(arguments);
+}
+
+}  // namespace caisson::cli

@@ -1,0 +1,45 @@
+// The commands, one file each: a table for the text (cli/args.h) and a function that does it.
+//
+// A command's function gets its parsed arguments and returns the exit status. Errors that are ours
+// are said with say_error() and give 125.
+#pragma once
+
+#include <span>
+
+#include "cli/args.h"
+
+namespace caisson::cli {
+
+inline constexpr int kExitOwnError = 125;
+
+struct CommandEntry {
+  const CommandTable* table;
+  int (*run)(const Parsed& parsed);
+};
+
+extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTable, kKillTable,
+    kCpTable, kImageImportTable, kImageLsTable, kImageRmTable, kDoctorTable, kCompletionTable,
+    kManTable;
+
+int run_run(const Parsed& parsed);
+int run_shell(const Parsed& parsed);
+int run_exec(const Parsed& parsed);
+int run_ps(const Parsed& parsed);
+int run_logs(const Parsed& parsed);
+int run_kill(const Parsed& parsed);
+int run_cp(const Parsed& parsed);
+int run_image_import(const Parsed& parsed);
+int run_image_ls(const Parsed& parsed);
+int run_image_rm(const Parsed& parsed);
+int run_doctor(const Parsed& parsed);
+int run_completion(const Parsed& parsed);
+int run_man(const Parsed& parsed);
+
+// All of them, in the order of the help; and their tables alone.
+std::span<const CommandEntry> all_commands();
+std::span<const CommandTable* const> all_tables();
+
+// `arguments` are those behind the program's name.
+int run_command_line(std::span<char* const> arguments);
+
+}  // namespace caisson::cli
