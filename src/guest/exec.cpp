@@ -84,9 +84,10 @@ Status ExecStream::open_pipes(const ExecRequest& request, ExecDescriptors& child
 }
 
 Result<std::unique_ptr<ExecStream>> ExecStream::open(std::uint32_t id, ExecRequest request,
-                                                     int userns_fd, Channel& channel) {
+                                                     const Inside& inside, Channel& channel) {
   ExecDescriptors child;
-  child.userns_fd = userns_fd;
+  child.userns_fd = inside.userns.get();
+  child.disabled_mechanisms = inside.disabled_mechanisms;
   for (std::uint32_t i = 0; i < request.cgroup_count; ++i) {
     TRY_ASSIGN(Fd cgroup, channel.take_descriptor());
     child.cgroups.push_back(std::move(cgroup));

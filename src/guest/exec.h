@@ -21,7 +21,7 @@ class ExecStream final : public Stream {
   // Takes the descriptors that the frame announces, forks, and returns at once; how the start went
   // is told by the stream's frames. An error: there is no stream.
   static Result<std::unique_ptr<ExecStream>> open(std::uint32_t id, ExecRequest request,
-                                                  int userns_fd, Channel& channel);
+                                                  const Inside& inside, Channel& channel);
   ~ExecStream() override;
 
   void prepare(Poller& poller) override;

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/kernel_abi.h"
-#include "guest/identity.h"
+#include "guest/confine.h"
 #include "guest/users.h"
 
 namespace caisson::guest {
@@ -212,27 +212,43 @@ ExecError execute(const std::string& program, char* const* arguments, char* cons
     if (colon == std::string_view::npos) break;
     path.remove_prefix(colon + 1);
   }
-  return exec_error(program + ": not in PATH, or not to be executed",
-                    denied != 0 ? denied : ENOENT);
+  if (denied != 0) return exec_error(program + ": found in PATH, but not executable", denied);
+  return exec_error(program + ": not found in PATH", ENOENT);
 }
 
 Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const Account& account) {
+  const auto is_on = [&](Mechanism mechanism) {
+    return !is_off(descriptors.disabled_mechanisms, mechanism);
+  };
+  const int report_fd = descriptors.report.get();
   TRY(enter_cgroups(descriptors.cgroups));
-  if (::setsid() < 0) return fail_errno("setsid");
+  if ((request.terminal || is_on(Mechanism::kNewSession)) && ::setsid() < 0)
+    return fail_errno("setsid");
   if (!request.terminal) TRY(set_up_pipes(descriptors));
-  TRY(set_limits(request.limits));
+  if (is_on(Mechanism::kRlimits)) TRY(set_limits(request.limits));
   ::umask(022);
-  Identity identity;
-  identity.userns_fd = descriptors.userns_fd;
-  identity.uid = account.uid;
-  identity.gid = account.gid;
-  identity.groups = account.groups;
-  TRY(assume(identity));
-  if (request.terminal) TRY(set_up_terminal(*request.terminal, descriptors.report.get()));
-  TRY(enter_directory(request, account));
-  // Everything but the three is closed by the execve.
-  if (::close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) return fail_errno("close_range");
-  return {};
+
+  ConfineOptions options;
+  options.userns_fd = descriptors.userns_fd;
+  options.uid = account.uid;
+  options.gid = account.gid;
+  options.groups = account.groups;
+  options.privileges = request.sudo ? Privileges::kSudo : Privileges::kNone;
+  options.profile = request.profile;
+  options.want_listener = request.want_listener;
+  options.no_setid = request.no_setid;
+  options.disabled_mechanisms = descriptors.disabled_mechanisms;
+  TRY(enter_identity(options));
+  if (request.terminal) TRY(set_up_terminal(*request.terminal, report_fd));
+  if (is_on(Mechanism::kCloseDescriptors)) {
+    // Everything but the three is closed by the execve.
+    if (::close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) return fail_errno("close_range");
+  }
+  TRY_ASSIGN(const Confined confined, give_up_rights(options));
+  if (confined.listener.valid())
+    TRY(report_descriptor(report_fd, ReportKind::kListener, confined.listener.get()));
+  // Only now, so that no right of the start enters a directory that the command could not.
+  return enter_directory(request, account);
 }
 
 }  // namespace

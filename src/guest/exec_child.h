@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/proto.h"
+#include "base/switches.h"
+#include "guest/seccomp/filters.h"
 
 namespace caisson::guest {
 
@@ -34,8 +36,9 @@ struct ExecRequest {
   std::optional<WindowSize> terminal;
   std::vector<Limit> limits;
   std::uint32_t cgroup_count = 0;
-  std::uint8_t profile = 0;
+  seccomp::Profile profile = seccomp::Profile::kDefault;
   bool want_listener = false;
+  bool no_setid = false;
   bool sudo = false;
   bool has_input = false;
 
@@ -63,6 +66,7 @@ struct ExecDescriptors {
   Fd report;
   std::vector<Fd> cgroups;
   int userns_fd = -1;  // borrowed
+  SwitchMask disabled_mechanisms = 0;
 };
 
 // Never returns: the command runs, or the failure was reported.

@@ -75,12 +75,15 @@ Result<ExecRequest> ExecRequest::parse(const proto::FieldReader& fields) {
                               little_endian(value.substr(12, 8))});
   }
   TRY_ASSIGN(const std::uint64_t cgroups, small_number(fields, Tag::kCgroup, kMaxCgroups));
-  TRY_ASSIGN(const std::uint64_t profile, small_number(fields, Tag::kSyscallProfile, 255));
+  TRY_ASSIGN(const std::uint64_t profile,
+             small_number(fields, Tag::kSyscallProfile, seccomp::kProfileCount - 1));
   TRY_ASSIGN(const std::uint64_t listener, small_number(fields, Tag::kWantListener, 1));
   TRY_ASSIGN(const std::uint64_t privileges, small_number(fields, Tag::kPrivileges, 1));
   TRY_ASSIGN(const std::uint64_t input, small_number(fields, Tag::kStdin, 1));
+  TRY_ASSIGN(const std::uint64_t no_setid, small_number(fields, Tag::kNoSetid, 1));
+  request.no_setid = no_setid == 1;
   request.cgroup_count = static_cast<std::uint32_t>(cgroups);
-  request.profile = static_cast<std::uint8_t>(profile);
+  request.profile = static_cast<seccomp::Profile>(profile);
   request.want_listener = listener == 1;
   request.sudo = privileges == 1;
   request.has_input = input == 1;

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "guest/confine.h"
 #include "guest/exec.h"
 
 namespace caisson::guest {
@@ -73,29 +74,30 @@ Status Poller::wait() {
   return {};
 }
 
-Guest::Guest(Channel channel, Fd userns, Fd signals, SwitchMask disabled)
-    : channel_(std::move(channel)),
-      userns_(std::move(userns)),
-      signals_(std::move(signals)),
-      disabled_mechanisms_(disabled) {}
+Guest::Guest(Channel channel, Inside inside, Fd signals)
+    : channel_(std::move(channel)), inside_(std::move(inside)), signals_(std::move(signals)) {}
 
 Guest::~Guest() = default;
 
 Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
-  if (!is_off(options.disabled_mechanisms, Mechanism::kDumpable) &&
+  if (!is_off(options.inside.disabled_mechanisms, Mechanism::kDumpable) &&
       ::prctl(PR_SET_DUMPABLE, 0) != 0)
     return fail_errno("prctl PR_SET_DUMPABLE");
   // Outside a pid namespace (the tests) orphans are adopted too, so that reaping them is the same.
   if (!is_init() && ::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
     return fail_errno("prctl PR_SET_CHILD_SUBREAPER");
   TRY(occupy_standard_descriptors());
+  // The domain that all commands share: their signals and abstract sockets stay in the sandbox.
+  if (is_init() && !is_off(options.inside.disabled_mechanisms, Mechanism::kLandlock))
+    TRY(enter_landlock(LandlockScope::kSignalsAndSockets));
   TRY_ASSIGN(Fd signals, take_signals());
-  if (options.userns.valid() && ::fcntl(options.userns.get(), F_SETFD, FD_CLOEXEC) != 0)
+  if (options.inside.userns.valid() &&
+      ::fcntl(options.inside.userns.get(), F_SETFD, FD_CLOEXEC) != 0)
     return fail_errno("user namespace descriptor");
   TRY_ASSIGN(Channel channel,
              Channel::create(std::move(options.channel_in), std::move(options.channel_out)));
-  std::unique_ptr<Guest> guest(new Guest(std::move(channel), std::move(options.userns),
-                                         std::move(signals), options.disabled_mechanisms));
+  std::unique_ptr<Guest> guest(
+      new Guest(std::move(channel), std::move(options.inside), std::move(signals)));
   return guest;
 }
 
@@ -204,7 +206,7 @@ Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame) {
   switch (static_cast<Kind>(frame.header.detail)) {
     case Kind::kExec: {
       TRY_ASSIGN(ExecRequest request, ExecRequest::parse(fields));
-      return ExecStream::open(id, std::move(request), userns_.get(), channel_);
+      return ExecStream::open(id, std::move(request), inside_, channel_);
     }
     default:
       return fail(Error(Code::kUnimplemented, "channel: streams of kind " +

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/switches.h"
 #include "guest/channel.h"
 #include "guest/stream.h"
 
@@ -19,8 +18,7 @@ namespace caisson::guest {
 struct GuestOptions {
   Fd channel_in;
   Fd channel_out;  // invalid: channel_in goes both ways
-  Fd userns;       // invalid: commands stay in the guest's user namespace
-  SwitchMask disabled_mechanisms = 0;
+  Inside inside;
 };
 
 class Guest {
@@ -33,7 +31,7 @@ class Guest {
   Status run();
 
  private:
-  Guest(Channel channel, Fd userns, Fd signals, SwitchMask disabled);
+  Guest(Channel channel, Inside inside, Fd signals);
   Status take_frames();
   Status take_frame(const proto::Frame& frame);
   Status take_hello(const proto::Frame& frame);
@@ -45,15 +43,13 @@ class Guest {
   void end_everything();
 
   Channel channel_;
-  Fd userns_;
+  Inside inside_;
   Fd signals_;
-  SwitchMask disabled_mechanisms_;
   std::map<std::uint32_t, std::unique_ptr<Stream>> streams_;
   Poller poller_;
   std::uint32_t highest_stream_ = 0;
   std::uint32_t last_turn_ = 0;
   bool hello_taken_ = false;
-  bool open_failed_ = false;
 };
 
 }  // namespace caisson::guest

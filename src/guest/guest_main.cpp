@@ -45,7 +45,7 @@ Result<GuestOptions> parse(int count, char** arguments) {
     } const descriptors[] = {{"--channel=", options.channel_in},
                              {"--channel-in=", options.channel_in},
                              {"--channel-out=", options.channel_out},
-                             {"--userns=", options.userns}};
+                             {"--userns=", options.inside.userns}};
     bool known = false;
     for (const auto& [name, target] : descriptors) {
       const std::optional<std::string_view> value = value_of(argument, name);
@@ -56,7 +56,7 @@ Result<GuestOptions> parse(int count, char** arguments) {
     }
 #if defined(CAISSON_TEST_SWITCHES)
     if (const auto value = value_of(argument, "--switches=")) {
-      TRY_ASSIGN(options.disabled_mechanisms, caisson::parse_switches(*value));
+      TRY_ASSIGN(options.inside.disabled_mechanisms, caisson::parse_switches(*value));
       known = true;
     }
 #endif

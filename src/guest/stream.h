@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/proto.h"
+#include "base/switches.h"
 #include "guest/channel.h"
 
 namespace caisson::guest {
@@ -40,6 +42,12 @@ class Poller {
  private:
   std::vector<pollfd> entries_;
   std::int64_t timeout_ms_ = -1;
+};
+
+// What every forked child is put into.
+struct Inside {
+  Fd userns;  // invalid: children stay in the guest's user namespace
+  SwitchMask disabled_mechanisms = 0;
 };
 
 class Stream {
