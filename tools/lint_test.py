@@ -68,6 +68,9 @@ class Rules(Tree):
     def test_include_without_folder(self):
         self.expect("src/base/a.cpp", '#include "b.h"\n', "layers")
 
+    def test_generated_header(self):
+        self.expect_good("src/guest/a.cpp", '#include "seccomp_tables.h"\n')
+
     def test_kernel_header(self):
         self.expect("src/base/a.cpp", "#include <linux/kvm.h>\n", "kernel-headers")
         self.expect("src/base/a.cpp", "#include <asm/unistd.h>\n", "kernel-headers")
