@@ -1,0 +1,295 @@
+#include "policy/flags.h"
+
+#include <algorithm>
+
+#include "policy/complain.h"
+#include "policy/inside_path.h"
+#include "policy/names.h"
+#include "policy/syntax.h"
+#include "policy/units.h"
+
+namespace caisson::policy {
+namespace {
+
+constexpr std::string_view kWorkspace = "/workspace";
+
+std::string_view flag_of(GrantMode mode) {
+  switch (mode) {
+    case GrantMode::kReadOnly:
+      return "--ro";
+    case GrantMode::kReadWrite:
+      return "--rw";
+    case GrantMode::kCopy:
+      return "--copy";
+  }
+  return "";
+}
+
+// The parts between colons, with `\:` and `\\` undone.
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts(1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == ':' || text[i + 1] == '\\')) {
+      parts.back() += text[++i];
+    } else if (text[i] == ':') {
+      parts.emplace_back();
+    } else {
+      parts.back() += text[i];
+    }
+  }
+  return parts;
+}
+
+template <typename Enum, std::size_t N>
+Result<Enum> parse_choice(std::string_view flag, std::string_view text,
+                          const std::array<std::string_view, N>& names) {
+  if (const auto index = index_of(names, text)) return static_cast<Enum>(*index);
+  const std::string_view near = nearest(text, names.data(), N);
+  std::string allowed = alternatives(names.data(), N);
+  if (!near.empty() && N > 1) allowed += "; perhaps " + std::string(near) + " is meant";
+  return fail(wrong(flag, quoted(text), allowed));
+}
+
+std::string join(std::string_view directory, std::string_view name) {
+  std::string out(directory);
+  if (!out.ends_with('/')) out += '/';
+  out += name;
+  return out;
+}
+
+// The path of `from` below `directory`, both host paths of which only the text is known.
+std::optional<std::string> relative_to(const std::string& from, const std::string& directory) {
+  if (directory == ".") {
+    if (from.starts_with('/') || from == "." || from == ".." || from.starts_with("../")) {
+      return std::nullopt;
+    }
+    return from;
+  }
+  if (!is_below(from, directory)) return std::nullopt;
+  std::string rest = from.substr(directory.size() + (directory == "/" ? 0 : 1));
+  return rest;
+}
+
+// Whether validation accepts `inner` at `rest` below a directory that is granted as `outer`.
+bool may_nest(GrantMode inner, GrantMode outer, std::string_view rest) {
+  if ((inner == GrantMode::kCopy) != (outer == GrantMode::kCopy)) return false;
+  return inner != GrantMode::kReadOnly || outer != GrantMode::kReadWrite ||
+         rest.find('/') == std::string_view::npos;
+}
+
+Result<std::string> last_component(const GrantFlag& flag) {
+  const std::string from = normalised(flag.from);
+  const std::string name = from.substr(from.rfind('/') + 1);
+  if (name.empty() || name == "." || name == "..") {
+    return fail(wrong(flag_of(flag.mode), quoted(flag.from) + ", a path without a name of its own",
+                      "SRC:DST here, as in " + flag.from + ":/mnt/data"));
+  }
+  return name;
+}
+
+// Chooses the places of grants without one, in the order of the flags.
+class Placer {
+ public:
+  Placer(std::span<const GrantFlag> flags, std::string_view workdir)
+      : flags_(flags), workdir_(workdir) {
+    for (const GrantFlag& flag : flags_) {
+      if (flag.to.empty() && flag.kind == SourceKind::kDirectory) {
+        workspace_ = &flag;
+        break;
+      }
+    }
+    if (workspace_ != nullptr && workdir_.empty()) workdir_ = kWorkspace;
+  }
+
+  Result<Placement> run() {
+    Placement placement;
+    for (const GrantFlag& flag : flags_) {
+      TRY_ASSIGN(std::string to, place(flag));
+      for (const Grant& other : placement.grants) {
+        if (other.to != to) continue;
+        return fail(wrong(flag_of(flag.mode), quoted(flag.from) + " at " + quoted(to),
+                          "one grant for each path inside; " + quoted(other.from) +
+                              " is there already, so give another DST"));
+      }
+      placement.grants.push_back({flag.from, std::move(to), flag.mode});
+    }
+    placement.workdir = workdir_;
+    return placement;
+  }
+
+ private:
+  Result<std::string> place(const GrantFlag& flag) {
+    if (!flag.to.empty()) return flag.to;
+    if (&flag == workspace_) return std::string(kWorkspace);
+    if (workspace_ != nullptr) {
+      const auto rest = relative_to(normalised(flag.from), normalised(workspace_->from));
+      if (rest.has_value() && may_nest(flag.mode, workspace_->mode, *rest)) {
+        return join(kWorkspace, *rest);
+      }
+    }
+    TRY_ASSIGN(const std::string name, last_component(flag));
+    if (flag.kind == SourceKind::kFile) {
+      if (workdir_.empty()) workdir_ = kWorkspace;
+      std::string to = join(workdir_, name);
+      if (!taken(to, flag.mode)) return to;
+    }
+    return join("/mnt", name);
+  }
+
+  // Whether `to` lies below a directory in which no mount point can be made.
+  bool taken(std::string_view to, GrantMode mode) const {
+    for (const GrantFlag& other : flags_) {
+      const std::string_view directory = &other == workspace_ ? kWorkspace : other.to;
+      if (directory.empty() || !is_below(to, directory)) continue;
+      if (mode != GrantMode::kCopy || other.mode != GrantMode::kCopy) return true;
+    }
+    return false;
+  }
+
+  std::span<const GrantFlag> flags_;
+  std::string workdir_;
+  const GrantFlag* workspace_ = nullptr;
+};
+
+template <typename T>
+void lay_over(T& value, std::optional<T>& flag) {
+  if (flag.has_value()) value = std::move(*flag);
+}
+
+}  // namespace
+
+SpecValues merge(SpecValues document, SpecPatch flags) {
+  SpecValues values = std::move(document);
+  lay_over(values.image, flags.image);
+  lay_over(values.user, flags.user);
+  lay_over(values.workdir, flags.workdir);
+  lay_over(values.hostname, flags.hostname);
+  lay_over(values.wall, flags.wall);
+  lay_over(values.allow_emulation, flags.allow_emulation);
+  lay_over(values.require_hard_limits, flags.require_hard_limits);
+  lay_over(values.privileges, flags.privileges);
+  lay_over(values.profile, flags.profile);
+  lay_over(values.layer, flags.layer);
+  lay_over(values.network, flags.network);
+  if (!flags.command.empty()) values.command = std::move(flags.command);
+  for (auto& [name, value] : flags.env) values.env[name] = std::move(value);
+  // Flags that contradict each other stay beside each other, for validation to see.
+  std::erase_if(values.grants, [&](const Grant& grant) {
+    return std::any_of(flags.grants.begin(), flags.grants.end(),
+                       [&](const Grant& flag) { return flag.to == grant.to; });
+  });
+  for (Grant& grant : flags.grants) values.grants.push_back(std::move(grant));
+  std::erase_if(values.outputs, [&](const Output& output) {
+    return std::any_of(flags.outputs.begin(), flags.outputs.end(),
+                       [&](const Output& flag) { return flag.to == output.to; });
+  });
+  for (Output& output : flags.outputs) values.outputs.push_back(std::move(output));
+  for (std::size_t i = 0; i < kLimitRules.size(); ++i) {
+    if (flags.limits[i].has_value()) values.limits.*kLimitRules[i].value = *flags.limits[i];
+  }
+  return values;
+}
+
+Result<GrantFlag> parse_grant(GrantMode mode, std::string_view text) {
+  const std::string_view flag = flag_of(mode);
+  constexpr std::string_view kAllowed = "SRC or SRC:DST, with each colon of a name written as \\:";
+  std::vector<std::string> parts = split(text);
+  if (parts.size() > 2) return fail(wrong(flag, quoted(text), kAllowed));
+  if (parts[0].empty()) return fail(wrong(flag, quoted(text) + " without SRC", kAllowed));
+  GrantFlag grant;
+  grant.mode = mode;
+  grant.from = std::move(parts[0]);
+  if (parts.size() == 2) {
+    if (parts[1].empty()) return fail(wrong(flag, quoted(text) + " without DST", kAllowed));
+    grant.to = std::move(parts[1]);
+    if (const std::string_view fault = target_fault(grant.to); !fault.empty()) {
+      return fail(wrong(flag, "DST " + quoted(grant.to), fault));
+    }
+  }
+  return grant;
+}
+
+Result<Placement> place_grants(std::span<const GrantFlag> flags, std::string_view workdir) {
+  return Placer(flags, workdir).run();
+}
+
+Result<Output> parse_output(std::string_view text, std::string_view workdir) {
+  constexpr std::string_view kAllowed =
+      "PATH:DEST, as in /home/user/report.html:./report.html, with each colon of a name written as "
+      "\\:";
+  std::vector<std::string> parts = split(text);
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    return fail(wrong("--out", quoted(text), kAllowed));
+  }
+  Output output{std::move(parts[0]), std::move(parts[1])};
+  if (!output.path.starts_with('/')) {
+    if (workdir.empty()) {
+      return fail(wrong("--out", "PATH " + quoted(output.path),
+                        "an absolute path, because the working directory is not known"));
+    }
+    output.path = join(workdir, normalised(output.path));
+  }
+  if (const std::string_view fault = target_fault(output.path); !fault.empty()) {
+    return fail(wrong("--out", "PATH " + quoted(output.path), fault));
+  }
+  return output;
+}
+
+Result<std::pair<std::string, std::string>> parse_env(std::string_view text) {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    return fail(wrong("--env", quoted(text),
+                      "NAME=VALUE; nothing is taken over from the caller, so write the value, as "
+                      "in --env NAME=\"$NAME\""));
+  }
+  const std::string_view name = text.substr(0, equals);
+  if (const std::string_view fault = env_name_fault(name); !fault.empty()) {
+    return fail(wrong("--env", quoted(text), "NAME=VALUE with " + std::string(fault)));
+  }
+  return std::pair(std::string(name), std::string(text.substr(equals + 1)));
+}
+
+const LimitRule* limit_of_flag(std::string_view flag) {
+  for (const LimitRule& rule : kLimitRules) {
+    if (rule.flag == flag) return &rule;
+  }
+  return nullptr;
+}
+
+Result<LimitValue> parse_limit_flag(const LimitRule& rule, std::string_view text) {
+  auto value = parse_limit(rule.unit, text);
+  if (!value.has_value()) return fail(std::move(value.error()).with(rule.flag));
+  return value;
+}
+
+Status set_limit_flag(SpecPatch& patch, std::string_view flag, std::string_view text) {
+  const LimitRule* rule = limit_of_flag(flag);
+  if (rule == nullptr) {
+    return fail(Error::internal(std::string(flag) + " is no limit's flag"));
+  }
+  TRY_ASSIGN(patch.limits[rule - kLimitRules.data()], parse_limit_flag(*rule, text));
+  return {};
+}
+
+Result<WallKind> parse_wall(std::string_view text) {
+  return parse_choice<WallKind>("--wall", text, kWallNames);
+}
+Result<bool> parse_emulation(std::string_view text) {
+  return parse_choice<bool>("--emulation", text, kEmulationNames);
+}
+Result<Privileges> parse_privileges(std::string_view text) {
+  return parse_choice<Privileges>("--privileges", text, kPrivilegesNames);
+}
+Result<SyscallProfile> parse_profile(std::string_view text) {
+  return parse_choice<SyscallProfile>("--profile", text, kProfileNames);
+}
+Result<LayerKind> parse_layer(std::string_view text) {
+  return parse_choice<LayerKind>("--layer", text, kLayerNames);
+}
+Result<NetworkMode> parse_network(std::string_view text) {
+  if (text == "deny") return NetworkMode::kDeny;
+  return fail(wrong("--net", quoted(text),
+                    "deny (this version has no network gateway, so a sandbox has no network)"));
+}
+
+}  // namespace caisson::policy
