@@ -160,6 +160,13 @@ class Ordinary(Dev):
         self.assertIn("as root run: apt-get install", output)
         self.assertEqual(self.log(), [])
 
+    def test_a_command_from_elsewhere_stands_for_its_package(self):
+        with open(os.path.join(self.tree, "tools/packages.txt"), "a") as file:
+            file.write("build odd sudo\nbuild odder no-such-command\n")
+        self.put("missing", "odd\nodder\n")
+        done = self.dev()
+        self.assertTrue(done.stderr.endswith("recommends odder\n"), done.stderr)
+
     def test_foreign_build_folder(self):
         os.makedirs(os.path.join(self.tree, "build"))
         os.chmod(os.path.join(self.tree, "build"), 0o555)
