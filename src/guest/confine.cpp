@@ -1,7 +1,6 @@
 #include "guest/confine.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -20,9 +20,6 @@
 //     else ACTION                    int arguments), or argN.full ==|!= V   (all 64)
 #pragma once
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-
 #include <cstdint>
 #include <map>
 #include <string>
@@ -30,6 +27,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/kernel_abi.h"
 
 namespace caisson::guest::seccomp {
 

@@ -259,7 +259,7 @@ class PolicyParser {
       if (!only_in_.empty() && !only_in_.contains(i)) continue;
       const auto key = std::pair(found->second, i);
       const bool again =
-          only_in_.empty() ? !general_.insert(key).second && true : !special_.insert(key).second;
+          only_in_.empty() ? !general_.insert(key).second : !special_.insert(key).second;
       if (again) return fail(refused("system call", name, "one group for each profile"));
       // What a group says for named profiles stands, wherever the general group is.
       if (only_in_.empty() && special_.contains(key)) continue;
