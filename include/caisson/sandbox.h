@@ -111,7 +111,7 @@ struct SandboxInfo {
   std::int64_t created_ms = 0;              // Unix time
   std::optional<std::int64_t> deadline_ms;  // Unix time; none: unlimited
   bool detached = false;
-  std::uint32_t owner_uid = 0;                 // on the host
+  std::uint32_t owner_uid = 0;  // on the host
   // Who commands run as unless they say otherwise, and that user's numbers inside.
   std::string user;
   std::uint32_t uid = 0, gid = 0;

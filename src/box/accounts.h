@@ -1,8 +1,8 @@
 // The numbers behind a user's name, as an image's own /etc/passwd and /etc/group give them.
 //
 // The front end needs them before anything runs, since granted files are mapped to the command's
-// user. The files are an image's and so hostile: bounded, and a malformed line counts as absent. The
-// guest looks the name up again when the command starts and refuses one that does not exist.
+// user. The files are an image's and so hostile: bounded, and a malformed line counts as absent.
+// The guest looks the name up again when the command starts and refuses one that does not exist.
 #pragma once
 
 #include <cstdint>

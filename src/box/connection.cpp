@@ -88,7 +88,8 @@ Result<std::optional<proto::Frame>> Connection::next() {
     TRY_ASSIGN(std::optional<proto::Frame> frame, decoder_.next());
     if (!frame.has_value()) {
       if (ended_)
-        return fail(Error::unavailable("the sandbox has gone: its supervisor closed the connection"));
+        return fail(
+            Error::unavailable("the sandbox has gone: its supervisor closed the connection"));
       return std::nullopt;
     }
     const bool hello = frame->header.type == proto::FrameType::kHello;
@@ -99,11 +100,11 @@ Result<std::optional<proto::Frame>> Connection::next() {
     TRY_ASSIGN(const std::uint64_t version, fields.number(proto::Tag::kVersion));
     TRY_ASSIGN(const std::uint64_t least, fields.number(proto::Tag::kMinVersion));
     if (least > proto::kVersion || version < proto::kMinVersion)
-      return fail(Error(Code::kUnimplemented,
-                        "the sandbox speaks protocol versions " + std::to_string(least) + " to " +
-                            std::to_string(version) + ", this program " +
-                            std::to_string(proto::kMinVersion) + " to " +
-                            std::to_string(proto::kVersion)));
+      return fail(Error(Code::kUnimplemented, "the sandbox speaks protocol versions " +
+                                                  std::to_string(least) + " to " +
+                                                  std::to_string(version) + ", this program " +
+                                                  std::to_string(proto::kMinVersion) + " to " +
+                                                  std::to_string(proto::kVersion)));
     greeted_ = true;
   }
 }
@@ -129,7 +130,9 @@ Status Connection::flush(std::size_t most) {
   return {};
 }
 
-void Connection::finish() { ::shutdown(socket_.get(), SHUT_WR); }
+void Connection::finish() {
+  ::shutdown(socket_.get(), SHUT_WR);
+}
 
 Status Credit::granted(std::string_view payload) {
   if (payload.size() != 4) return fail(broken("a CREDIT frame has four bytes"));

@@ -30,7 +30,9 @@ Control::~Control() {
   if (write_fd_ >= 0) ::close(write_fd_);
 }
 
-void Control::cancel() const { ask(box::Request::kCancel, 0, 0); }
+void Control::cancel() const {
+  ask(box::Request::kCancel, 0, 0);
+}
 
 void Control::signal(int number) const {
   if (number >= 1 && number <= 64)

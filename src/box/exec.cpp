@@ -284,8 +284,7 @@ Status Pump::feed_input() {
     end_input();
     return {};
   }
-  connection_.send(stream_, FrameType::kData, channel,
-                   {buffer, static_cast<std::size_t>(count)});
+  connection_.send(stream_, FrameType::kData, channel, {buffer, static_cast<std::size_t>(count)});
   credit_.spent(static_cast<std::uint64_t>(count));
   return {};
 }

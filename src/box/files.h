@@ -4,8 +4,9 @@
 // component at a time, never through a link; what comes from the sandbox (names, types, sizes) is
 // hostile and checked. In: regular files, directories, links as links. Out: the same, but of links
 // only those that stay inside the tree that is copied; every file is written beside its place and
-// renamed over it, so that a host file is replaced as a whole or not at all. Depth, number of entries
-// and length of names are bounded. One thread; nothing else may use the connection meanwhile.
+// renamed over it, so that a host file is replaced as a whole or not at all. Depth, number of
+// entries and length of names are bounded. One thread; nothing else may use the connection
+// meanwhile.
 #pragma once
 
 #include <string>
@@ -21,8 +22,8 @@ struct InsideOwner {
   std::uint32_t uid = 1000, gid = 1000;
 };
 
-// `source` becomes `inside` (absolute). Missing directories above it are made. An existing directory
-// is filled, an existing file replaced.
+// `source` becomes `inside` (absolute). Missing directories above it are made. An existing
+// directory is filled, an existing file replaced.
 Status copy_in(Connection& connection, const HostPath& source, const std::string& inside,
                InsideOwner owner);
 

@@ -137,8 +137,8 @@ std::string last_component(const std::string& path) {
   const std::size_t last = path.find_last_not_of('/');
   if (last == std::string::npos) return "";
   const std::size_t slash = path.rfind('/', last);
-  std::string name = slash == std::string::npos ? path.substr(0, last + 1)
-                                                : path.substr(slash + 1, last - slash);
+  std::string name =
+      slash == std::string::npos ? path.substr(0, last + 1) : path.substr(slash + 1, last - slash);
   return name == "." || name == ".." ? "" : name;
 }
 

@@ -29,19 +29,20 @@ Result<HostPath> open_host_path(const std::string& path);
 
 // A place that results will be written to: the folder is open before anything runs.
 struct HostTarget {
-  Fd folder;         // O_PATH; what is written gets `name` in it
-  std::string name;  // one path component
-  Fd inside;         // O_PATH; the directory `folder/name`, where there is one already
+  Fd folder;          // O_PATH; what is written gets `name` in it
+  std::string name;   // one path component
+  Fd inside;          // O_PATH; the directory `folder/name`, where there is one already
   std::string shown;  // the path as given, for messages
 };
-// `path` names a file or directory to be made, or an existing directory (also with a final slash) to
-// write into. Errors: as above; not_found where the folder does not exist.
+// `path` names a file or directory to be made, or an existing directory (also with a final slash)
+// to write into. Errors: as above; not_found where the folder does not exist.
 Result<HostTarget> open_host_target(const std::string& path);
 
 // The same file opened anew, for reading for example. `fd` is an O_PATH descriptor.
 Result<Fd> reopen(int fd, int flags);
 
-// "name" of the last component of `path`, without slashes; empty for "/" and what ends in "." or "..".
+// "name" of the last component of `path`, without slashes; empty for "/" and what ends in "." or
+// "..".
 std::string last_component(const std::string& path);
 
 }  // namespace caisson::box

@@ -61,9 +61,9 @@ Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   ::sigfillset(&all);
   ::posix_spawnattr_setsigmask(&settings.attributes, &none);
   ::posix_spawnattr_setsigdefault(&settings.attributes, &all);
-  ::posix_spawnattr_setflags(&settings.attributes, static_cast<short>(POSIX_SPAWN_SETSID |
-                                                                      POSIX_SPAWN_SETSIGMASK |
-                                                                      POSIX_SPAWN_SETSIGDEF));
+  ::posix_spawnattr_setflags(
+      &settings.attributes,
+      static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
   char name[] = "caisson-launcher";
   char* arguments[] = {name, nullptr};
   char* environment[] = {nullptr};
@@ -79,8 +79,8 @@ Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
 Result<Launch> Launch::start() {
   TRY_ASSIGN(const std::string path, helper_binary("caisson-launcher"));
   TRY_ASSIGN(SocketPair pair, make_pair(SOCK_SEQPACKET));
-  // Descriptor 3 of the child is made by dup2; a socket that is 3 already would be closed by it only
-  // if it were another one, so it moves out of the way.
+  // Descriptor 3 of the child is made by dup2; a socket that is 3 already would be closed by it
+  // only if it were another one, so it moves out of the way.
   if (pair.theirs.get() <= kLauncherSocket) {
     Fd moved(::fcntl(pair.theirs.get(), F_DUPFD_CLOEXEC, kLauncherSocket + 1));
     if (!moved.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");

@@ -1,9 +1,9 @@
 // Starting caisson-launcher and talking to it: one plan down, one answer up, one word at the end.
 //
-// The launcher runs in a session of its own, so that a terminal's Ctrl-C reaches this program alone,
-// with an empty environment and no descriptor but its end of a socket pair (3) and stderr. A Launch
-// owns that socket and the child; dropping it without wait_end() closes the socket, which ends a
-// sandbox that is not detached. One thread.
+// The launcher runs in a session of its own, so that a terminal's Ctrl-C reaches this program
+// alone, with an empty environment and no descriptor but its end of a socket pair (3) and stderr. A
+// Launch owns that socket and the child; dropping it without wait_end() closes the socket, which
+// ends a sandbox that is not detached. One thread.
 #pragma once
 
 #include <sys/types.h>

@@ -20,7 +20,9 @@ namespace {
 
 constexpr std::size_t kMostInfo = 16 * 1024;
 
-std::string folder_path() { return run_directory() + "/sandboxes"; }
+std::string folder_path() {
+  return run_directory() + "/sandboxes";
+}
 
 bool is_id(std::string_view text) {
   return !text.empty() && text.size() <= 32 && std::ranges::all_of(text, [](char c) {
@@ -41,8 +43,8 @@ std::vector<std::string> registered_ids() {
 // Connected where somebody listens.
 std::optional<Fd> connect_socket(const std::string& id) {
   // By way of a descriptor: sun_path has room for 107 bytes only.
-  const Fd folder(::open((folder_path() + "/" + id).c_str(),
-                         O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const Fd folder(
+      ::open((folder_path() + "/" + id).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder.valid()) return std::nullopt;
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return std::nullopt;
@@ -77,8 +79,8 @@ Result<RegisteredSandbox> connect_registered(const std::string& id) {
     return fail(Error::invalid("'" + id + "' begins the ids of " + std::to_string(matches.size()) +
                                " sandboxes; give more of it"));
   const auto gone = [&] {
-    return fail(Error::not_found("there is no sandbox '" + id + "'; 'caisson ps' lists those that " +
-                                 "run"));
+    return fail(Error::not_found("there is no sandbox '" + id +
+                                 "'; 'caisson ps' lists those that " + "run"));
   };
   if (matches.empty()) return gone();
   std::optional<Fd> socket = connect_socket(matches[0]);

@@ -48,7 +48,8 @@ std::string_view without_partial_character(std::string_view bytes) {
   if (rest.empty() || rest.size() > 3) return bytes;
   const auto first = static_cast<unsigned char>(rest[0]);
   const std::size_t needs = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
-  // Completed with the lowest and the highest byte that may follow, one of them must be a character.
+  // Completed with the lowest and the highest byte that may follow, one of them must be a
+  // character.
   for (const char filler : {'\x80', '\xbf'}) {
     std::string completed(rest);
     if (completed.size() < needs) completed.append(needs - completed.size(), filler);
@@ -83,9 +84,9 @@ std::string result_line(const RunResult& result, const ResultContext& context) {
   }
   line.set("refusals", std::move(refusals));
   if (context.output == ResultContext::Output::kShown) {
-    const bool cut = std::ranges::find(outcome.limits_hit, Limit::kOutput) !=
-                         outcome.limits_hit.end() ||
-                     outcome.verdict == Verdict::kOutputLimit;
+    const bool cut =
+        std::ranges::find(outcome.limits_hit, Limit::kOutput) != outcome.limits_hit.end() ||
+        outcome.verdict == Verdict::kOutputLimit;
     put_output(line, "stdout", result.standard_output, cut);
     put_output(line, "stderr", result.standard_error, cut);
   }
@@ -117,8 +118,8 @@ json::Value info_value(const SandboxInfo& info) {
   for (const std::string& argument : info.command) command.push(argument);
   value.set("command", std::move(command));
   value.set("created_ms", info.created_ms);
-  value.set("deadline_ms", info.deadline_ms.has_value() ? json::Value(*info.deadline_ms)
-                                                        : json::Value(nullptr));
+  value.set("deadline_ms",
+            info.deadline_ms.has_value() ? json::Value(*info.deadline_ms) : json::Value(nullptr));
   value.set("detached", info.detached);
   value.set("owner_uid", info.owner_uid);
   value.set("user", info.user);
@@ -145,11 +146,10 @@ Result<SandboxInfo> parse_info(std::string_view text) {
   const auto missing = [](std::string_view key) {
     return fail(Error(Code::kDataLoss, "a sandbox's info lacks \"" + std::string(key) + "\""));
   };
-  for (const auto& [key, into] :
-       {std::pair{std::string_view("id"), &info.id},
-        {"wall", &info.wall},
-        {"image", &info.image},
-        {"user", &info.user}}) {
+  for (const auto& [key, into] : {std::pair{std::string_view("id"), &info.id},
+                                  {"wall", &info.wall},
+                                  {"image", &info.image},
+                                  {"user", &info.user}}) {
     const json::Value* found = value.find(key);
     if (found == nullptr || found->as_string() == nullptr) return missing(key);
     *into = *found->as_string();

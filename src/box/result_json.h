@@ -3,9 +3,9 @@
 //   {"verdict":{"kind":"exited","code":0},"usage":{…},"limits_hit":[…],"refusals":[…],
 //    "stdout":"42\n","stderr":"","wall":"namespace","image":"host","held":{"memory":"cgroup",…}}
 //
-// Output that is not UTF-8 is given in base64, and then "stdout_encoding":"base64" stands beside it.
-// Where our own output limit cut the output inside a character, that character's first bytes are
-// left out, so that text stays text.
+// Output that is not UTF-8 is given in base64, and then "stdout_encoding":"base64" stands beside
+// it. Where our own output limit cut the output inside a character, that character's first bytes
+// are left out, so that text stays text.
 #pragma once
 
 #include <caisson/result.h>

@@ -138,8 +138,8 @@ Status Sandbox::State::copy_grants(const policy::SpecValues& spec,
   for (const policy::Grant& grant : spec.grants) {
     if (grant.mode != policy::GrantMode::kCopy) continue;
     const box::HostPath source = std::move(sources[at++]);
-    auto copied = box::copy_in(*connection, source, grant.to,
-                               {.uid = account.uid, .gid = account.gid});
+    auto copied =
+        box::copy_in(*connection, source, grant.to, {.uid = account.uid, .gid = account.gid});
     if (!copied.has_value())
       return fail(std::move(copied).error().with("copy " + grant.from + " to " + grant.to));
   }
@@ -239,15 +239,20 @@ Result<Sandbox> Sandbox::connect(const std::string& id) {
   auto state = std::make_unique<State>();
   state->info = std::move(found.info);
   state->connection.emplace(std::move(found.socket));
-  state->account = {
-      .uid = state->info.uid, .gid = state->info.gid, .user = state->info.user};
+  state->account = {.uid = state->info.uid, .gid = state->info.gid, .user = state->info.user};
   return Sandbox(std::move(state));
 }
 
-Result<std::vector<SandboxInfo>> Sandbox::list() { return box::list_registered(); }
+Result<std::vector<SandboxInfo>> Sandbox::list() {
+  return box::list_registered();
+}
 
-const SandboxInfo& Sandbox::info() const { return state_->info; }
-const std::vector<std::string>& Sandbox::notes() const { return state_->notes; }
+const SandboxInfo& Sandbox::info() const {
+  return state_->info;
+}
+const std::vector<std::string>& Sandbox::notes() const {
+  return state_->notes;
+}
 
 Result<RunResult> Sandbox::run(const Command& command, const RunOptions& options) {
   return box::run_exec(*state_->connection, state_->with_defaults(command), options);

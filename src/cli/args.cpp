@@ -140,7 +140,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 bool Parsed::has(std::string_view name) const {
-  return std::ranges::any_of(options, [&](const Given& given) { return given.option->name == name; });
+  return std::ranges::any_of(options,
+                             [&](const Given& given) { return given.option->name == name; });
 }
 
 std::string Parsed::value(std::string_view name) const {

@@ -2,9 +2,9 @@
 // `--help`, man pages and shell completions all come from it.
 //
 // Tables are constant data; nothing is built at start-up. Options may stand before or after a
-// command's positional arguments, except where the command takes a program to run (`trailing`): then
-// the first positional argument, or `--`, ends the options. `--name VALUE`, `--name=VALUE`, `-n
-// VALUE` and `-nVALUE` are the same; flags without a value may be joined (`-di`).
+// command's positional arguments, except where the command takes a program to run (`trailing`):
+// then the first positional argument, or `--`, ends the options. `--name VALUE`, `--name=VALUE`,
+// `-n VALUE` and `-nVALUE` are the same; flags without a value may be joined (`-di`).
 #pragma once
 
 #include <span>

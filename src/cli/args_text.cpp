@@ -176,10 +176,11 @@ std::string bash_script(std::span<const CommandTable* const> commands) {
           "      local i\n      for ((i = at; i < COMP_CWORD; i++)); do\n"
           "        [[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=(); compopt -o default; return; }\n"
           "      done\n";
-    out += "      if [[ $word == -* ]]; then\n"
-           "        mapfile -t COMPREPLY < <(compgen -W '" +
-           options + "' -- \"$word\")\n      else\n        " +
-           bash_reply(command->complete, command->words) + "\n      fi ;;\n";
+    out +=
+        "      if [[ $word == -* ]]; then\n"
+        "        mapfile -t COMPREPLY < <(compgen -W '" +
+        options + "' -- \"$word\")\n      else\n        " +
+        bash_reply(command->complete, command->words) + "\n      fi ;;\n";
   }
   out += "    image) mapfile -t COMPREPLY < <(compgen -W '" + image_words +
          "' -- \"$word\") ;;\n  esac\n}\ncomplete -F _caisson caisson\n";
@@ -190,7 +191,8 @@ std::string zsh_script() {
   // zsh runs bash's function by its own compatibility layer, so that there is one set of rules.
   return "#compdef caisson\n# zsh completion for caisson; made by `caisson completion zsh`.\n"
          "autoload -Uz bashcompinit && bashcompinit\n"
-         "mapfile() { local line; COMPREPLY=(); while IFS= read -r line; do COMPREPLY+=(\"$line\"); "
+         "mapfile() { local line; COMPREPLY=(); while IFS= read -r line; do "
+         "COMPREPLY+=(\"$line\"); "
          "done }\ncompopt() { : }\n";
 }
 
@@ -229,8 +231,8 @@ std::string fish_script(std::span<const CommandTable* const> commands) {
       image_seen = true;
       out += "complete -c caisson -n '__fish_seen_subcommand_from " + first + "' -f -a " + second +
              " -d " + single_quoted(command->summary) + "\n";
-      condition = "__fish_seen_subcommand_from " + first + "; and __fish_seen_subcommand_from " +
-                  second;
+      condition =
+          "__fish_seen_subcommand_from " + first + "; and __fish_seen_subcommand_from " + second;
     } else {
       out += "complete -c caisson -n __fish_use_subcommand -f -a " + std::string(command->name) +
              " -d " + single_quoted(command->summary) + "\n";
@@ -241,8 +243,8 @@ std::string fish_script(std::span<const CommandTable* const> commands) {
     for (const OptionGroup& group : command->groups)
       for (const Option& option : group.options) {
         if (option.hidden) continue;
-        out += "complete -c caisson -n '" + condition + "' -l " +
-               std::string(option.name.substr(2));
+        out +=
+            "complete -c caisson -n '" + condition + "' -l " + std::string(option.name.substr(2));
         if (option.letter != 0) out += std::string(" -s ") + option.letter;
         if (!option.value.empty()) out += " -r" + fish_words(option.complete, option.words);
         out += " -d " + single_quoted(option.help) + "\n";
@@ -318,21 +320,23 @@ std::string man_page(const CommandTable& command) {
 
 std::string man_overview(std::span<const CommandTable* const> commands) {
   std::string out = man_head("caisson", "run code that nobody can vouch for");
-  out += ".SH SYNOPSIS\n.B caisson\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
-         "Runs code that nobody can vouch for, in a sandbox that is gone when it ends.\n"
-         ".SH COMMANDS\n";
+  out +=
+      ".SH SYNOPSIS\n.B caisson\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
+      "Runs code that nobody can vouch for, in a sandbox that is gone when it ends.\n"
+      ".SH COMMANDS\n";
   for (const CommandTable* command : commands) {
     if (command->hidden) continue;
     out += ".TP\n.B " + roff(command->name) + "\n" + roff(command->summary) +
            "; see \\fBcaisson\\-" + roff(dashed(command->name)) + "\\fR(1).\n";
   }
-  out += ".SH EXIT STATUS\n"
-         "caisson run, shell and exec: the program's own; 128+n where signal n ended it; 124 time\n"
-         "limit, 137 memory limit, 122 disk limit, 121 process limit, 120 output limit, 119\n"
-         "forbidden system call, 130 cancelled, 125 an error of caisson's own, 126 a program that\n"
-         "cannot be started, 127 a program that is not there. Other commands: 0, or 125.\n"
-         ".SH ENVIRONMENT\n.TP\n.B CAISSON_STATE_DIR\nThe folder of images.\n"
-         ".TP\n.B CAISSON_RUN_DIR\nThe folder of sandboxes that live now.\n";
+  out +=
+      ".SH EXIT STATUS\n"
+      "caisson run, shell and exec: the program's own; 128+n where signal n ended it; 124 time\n"
+      "limit, 137 memory limit, 122 disk limit, 121 process limit, 120 output limit, 119\n"
+      "forbidden system call, 130 cancelled, 125 an error of caisson's own, 126 a program that\n"
+      "cannot be started, 127 a program that is not there. Other commands: 0, or 125.\n"
+      ".SH ENVIRONMENT\n.TP\n.B CAISSON_STATE_DIR\nThe folder of images.\n"
+      ".TP\n.B CAISSON_RUN_DIR\nThe folder of sandboxes that live now.\n";
   return out;
 }
 

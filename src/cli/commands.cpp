@@ -65,8 +65,12 @@ int unknown_command(std::span<char* const> arguments) {
 
 }  // namespace
 
-std::span<const CommandEntry> all_commands() { return kCommands; }
-std::span<const CommandTable* const> all_tables() { return kTables; }
+std::span<const CommandEntry> all_commands() {
+  return kCommands;
+}
+std::span<const CommandTable* const> all_tables() {
+  return kTables;
+}
 
 int run_command_line(std::span<char* const> arguments) {
   if (arguments.empty()) {

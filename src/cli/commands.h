@@ -11,6 +11,8 @@
 namespace caisson::cli {
 
 inline constexpr int kExitOwnError = 125;
+// Whoever read our output has had enough: 128 + SIGPIPE, as for a program that a closed pipe ends.
+inline constexpr int kExitReaderGone = 141;
 
 struct CommandEntry {
   const CommandTable* table;

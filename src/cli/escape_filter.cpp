@@ -183,7 +183,8 @@ void EscapeFilter::end_sequence(unsigned char final, std::string& out) {
     allowed = true;
     hidden_ = final == 'l';
   } else {
-    for (const char c : held_) allowed = allowed && ((c >= '0' && c <= '9') || c == ';' || c == ':');
+    for (const char c : held_)
+      allowed = allowed && ((c >= '0' && c <= '9') || c == ';' || c == ':');
   }
   if (!allowed) return;
   if (final == 'm') coloured_ = !(held_.empty() || held_ == "0");

@@ -45,7 +45,7 @@ class EscapeFilter {
   void end_sequence(unsigned char final, std::string& out);
 
   State state_ = State::kText;
-  std::string held_;        // the bytes of an unfinished character or sequence
+  std::string held_;         // the bytes of an unfinished character or sequence
   std::uint8_t wanted_ = 0;  // continuation bytes that still come
   bool coloured_ = false;
   bool hidden_ = false;

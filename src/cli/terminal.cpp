@@ -62,9 +62,13 @@ void Session::listen() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, on_stop);
 }
 
-int Session::interrupts() { return g_interrupts; }
+int Session::interrupts() {
+  return g_interrupts;
+}
 
-void Session::follow_window() { handle(SIGWINCH, on_window); }
+void Session::follow_window() {
+  handle(SIGWINCH, on_window);
+}
 
 TerminalSize terminal_size(int fd) {
   winsize size = {};

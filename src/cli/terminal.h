@@ -2,9 +2,9 @@
 //
 // A Session turns signals into requests of a Control: Ctrl-C, SIGTERM and SIGHUP cancel (the second
 // time the whole sandbox), a window's new size resizes. RawTerminal puts the terminal into raw mode
-// and back. Output writes a stream of the command to one of our own descriptors: as it is, or, where
-// that is a terminal and the caller wants it, through an EscapeFilter. One Session at a time, since
-// signal handlers are the process's.
+// and back. Output writes a stream of the command to one of our own descriptors: as it is, or,
+// where that is a terminal and the caller wants it, through an EscapeFilter. One Session at a time,
+// since signal handlers are the process's.
 #pragma once
 
 #include <caisson/sandbox.h>

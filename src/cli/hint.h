@@ -1,0 +1,14 @@
+// "add --ro .": what to say to somebody whose program failed and whose arguments name a host file
+// that the sandbox could not see.
+#pragma once
+
+#include <caisson/spec.h>
+
+#include <string>
+
+namespace caisson::cli {
+
+// Empty where no argument does. Looks at names alone, opens nothing.
+std::string invisible_file_hint(const policy::SpecValues& spec);
+
+}  // namespace caisson::cli

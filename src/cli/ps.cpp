@@ -1,0 +1,76 @@
+// caisson ps: the sandboxes that run.
+#include <caisson/sandbox.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "box/result_json.h"
+#include "cli/commands.h"
+#include "cli/messages.h"
+#include "cli/table.h"
+
+namespace caisson::cli {
+namespace {
+
+constexpr std::array<Option, 2> kOptions = {{
+    {.name = "--json", .help = "Print one line of JSON: a list."},
+    {.name = "--quiet", .letter = 'q', .help = "Print ids alone."},
+}};
+constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kOptions}}};
+constexpr std::array<Example, 1> kExamples = {
+    {{"caisson ps", "what runs, since when, and how long it still may"}}};
+constexpr std::size_t kMostCommand = 60;
+
+std::string command_line(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& argument : command) {
+    if (!line.empty()) line += ' ';
+    line += argument;
+  }
+  std::ranges::replace(line, '\n', ' ');
+  line = shown(line);
+  if (line.size() > kMostCommand) line = line.substr(0, kMostCommand - 3) + "...";
+  return line;
+}
+
+}  // namespace
+
+constinit const CommandTable kPsTable = {.name = "ps",
+                                         .synopsis = "[OPTIONS]",
+                                         .summary = "List the sandboxes that run",
+                                         .text = "Lists those of this user, oldest first.",
+                                         .groups = kGroups,
+                                         .examples = kExamples};
+
+int run_ps(const Parsed& parsed) {
+  if (!parsed.arguments.empty()) {
+    say("caisson ps takes no arguments, '" + parsed.arguments[0] + "' was given");
+    return kExitOwnError;
+  }
+  const auto list = Sandbox::list();
+  if (!list.has_value()) return say_error(list.error());
+  if (parsed.has("--json")) {
+    json::Value all = json::Value::array();
+    for (const SandboxInfo& info : *list) all.push(box::info_value(info));
+    write_all(1, json::serialize(all) + "\n");
+    return 0;
+  }
+  if (parsed.has("--quiet")) {
+    for (const SandboxInfo& info : *list) write_all(1, info.id + "\n");
+    return 0;
+  }
+  const std::int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  TextTable table({"ID", "WALL", "IMAGE", "AGE", "LEFT", "COMMAND"});
+  for (const SandboxInfo& info : *list)
+    table.add({info.id, info.wall, info.image, duration_text(now - info.created_ms),
+               info.deadline_ms.has_value() ? duration_text(*info.deadline_ms - now) : "unlimited",
+               command_line(info.command)});
+  write_all(1, table.text());
+  return 0;
+}
+
+}  // namespace caisson::cli

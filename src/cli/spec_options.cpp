@@ -1,0 +1,224 @@
+#include "cli/spec_options.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "policy/document.h"
+#include "policy/flags.h"
+
+namespace caisson::cli {
+
+constinit const std::array<Option, 16> kAccessOptions = {{
+    {.name = "--spec",
+     .letter = 'f',
+     .value = "FILE",
+     .help = "Begin with the spec in FILE (YAML, or JSON where the name ends in .json; - is "
+             "standard input); other options change it.",
+     .complete = Complete::kFile},
+    {.name = "--image",
+     .value = "NAME",
+     .help = "Files to run on: an image of the local store, or host (a read-only view of this "
+             "host's /usr). Default: base where it is there, else host.",
+     .complete = Complete::kImage},
+    {.name = "--ro",
+     .value = "SRC[:DST]",
+     .help = "Show a host file or folder inside, read-only. The first folder without DST becomes "
+             "/workspace, where the program starts.",
+     .complete = Complete::kFile},
+    {.name = "--rw",
+     .value = "SRC[:DST]",
+     .help = "The same, and the program may change it. Changes are real.",
+     .complete = Complete::kFile},
+    {.name = "--copy",
+     .value = "SRC[:DST]",
+     .help = "Put a copy of a host file or folder inside; changes to it are lost.",
+     .complete = Complete::kFile},
+    {.name = "--out",
+     .value = "PATH:DEST",
+     .help = "When the program has ended, copy PATH from inside to DEST on the host.",
+     .complete = Complete::kFile},
+    {.name = "--env",
+     .letter = 'e',
+     .value = "K=V",
+     .help = "Set a variable; may be repeated. None of yours is inherited."},
+    {.name = "--user",
+     .letter = 'u',
+     .value = "USER",
+     .help = "Run as NAME, UID[:GID] or NAME:GROUP of the image. Default: its user with id 1000."},
+    {.name = "--workdir",
+     .letter = 'w',
+     .value = "PATH",
+     .help = "Start in PATH, inside. Default: /workspace where there is one, else the home."},
+    {.name = "--hostname",
+     .value = "NAME",
+     .help = "The host name that it sees. Default: sandbox."},
+    {.name = "--privileges",
+     .value = "none|sudo",
+     .help = "sudo: sudo works, inside alone; it needs a range of user ids.",
+     .complete = Complete::kWords,
+     .words = "none sudo"},
+    {.name = "--profile",
+     .value = "NAME",
+     .help = "System calls: default, browser (a browser's own sandbox works) or debug (debuggers "
+             "work).",
+     .complete = Complete::kWords,
+     .words = "default browser debug"},
+    {.name = "--net",
+     .value = "deny",
+     .help = "Network: deny, which is the default.",
+     .complete = Complete::kWords,
+     .words = "deny"},
+    {.name = "--wall",
+     .value = "NAME",
+     .help = "What stands between it and the host: auto, namespace, gvisor or microvm.",
+     .complete = Complete::kWords,
+     .words = "auto namespace gvisor microvm"},
+    {.name = "--emulation",
+     .value = "deny|allow",
+     .help = "allow: a microvm may be emulated, which is no hardware boundary.",
+     .complete = Complete::kWords,
+     .words = "deny allow"},
+    {.name = "--layer",
+     .value = "tmpfs|quota",
+     .help = "Where what it writes is kept: in memory, or on disk under a quota.",
+     .complete = Complete::kWords,
+     .words = "tmpfs quota"},
+}};
+
+constinit const std::array<Option, 10> kLimitOptions = {{
+    {.name = "--cpus", .value = "N", .help = "Processors, 0.5 for half of one. Default: 1."},
+    {.name = "--memory",
+     .letter = 'm',
+     .value = "SIZE",
+     .help = "Memory, files in it and kernel memory included. Default: 512MiB."},
+    {.name = "--pids", .value = "N", .help = "Processes and threads together. Default: 256."},
+    {.name = "--disk", .value = "SIZE", .help = "Bytes it may write. Default: 256MiB."},
+    {.name = "--inodes", .value = "N", .help = "Files it may make. Default: 100k."},
+    {.name = "--open-files", .value = "N", .help = "Files open at once, a process. Default: 1024."},
+    {.name = "--output",
+     .value = "SIZE",
+     .help = "Bytes of stdout and stderr together. Default: 16MiB."},
+    {.name = "--timeout",
+     .letter = 't',
+     .value = "TIME",
+     .help = "Time by the clock. Default: "
+             "30s."},
+    {.name = "--cpu-time", .value = "TIME", .help = "Processor time. Default: 30s."},
+    {.name = "--require-hard-limits",
+     .help = "Refuse to run where a limit would be held by anything softer than a control group or "
+             "an rlimit."},
+}};
+
+namespace {
+
+constexpr std::size_t kMostDocument = 1 << 20;
+
+Result<std::string> read_document(const std::string& path) {
+  const Fd file(path == "-" ? ::fcntl(0, F_DUPFD_CLOEXEC, 3)
+                            : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return fail_errno("--spec '" + path + "'");
+  std::string text;
+  char buffer[16 * 1024];
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno("--spec '" + path + "'");
+    if (count == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(count));
+    if (text.size() > kMostDocument)
+      return fail(Error::invalid("--spec '" + path + "' is larger than 1 MiB"));
+  }
+}
+
+Result<policy::SpecValues> read_spec(const std::string& path) {
+  TRY_ASSIGN(const std::string text, read_document(path));
+  auto values = policy::parse_spec(
+      text, path.ends_with(".json") ? policy::Format::kJson : policy::Format::kYaml);
+  if (!values.has_value()) return fail(std::move(values).error().with(path));
+  return values;
+}
+
+// What the options say, before grants and results have their places.
+struct Gathered {
+  policy::SpecPatch patch;
+  std::vector<policy::GrantFlag> grants;
+  std::vector<std::string> outputs;
+};
+
+Status add_grant(Gathered& gathered, policy::GrantMode mode, const std::string& text) {
+  TRY_ASSIGN(policy::GrantFlag grant, policy::parse_grant(mode, text));
+  struct stat info = {};
+  const bool directory = ::stat(grant.from.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  grant.kind = directory ? policy::SourceKind::kDirectory : policy::SourceKind::kFile;
+  gathered.grants.push_back(std::move(grant));
+  return {};
+}
+
+Status take_option(Gathered& gathered, std::string_view name, const std::string& value) {
+  policy::SpecPatch& patch = gathered.patch;
+  if (policy::limit_of_flag(name) != nullptr) return policy::set_limit_flag(patch, name, value);
+  if (name == "--ro") return add_grant(gathered, policy::GrantMode::kReadOnly, value);
+  if (name == "--rw") return add_grant(gathered, policy::GrantMode::kReadWrite, value);
+  if (name == "--copy") return add_grant(gathered, policy::GrantMode::kCopy, value);
+  if (name == "--out") {
+    gathered.outputs.push_back(value);
+  } else if (name == "--env") {
+    TRY_ASSIGN(const auto variable, policy::parse_env(value));
+    patch.env[variable.first] = variable.second;
+  } else if (name == "--image") {
+    patch.image = value;
+  } else if (name == "--user") {
+    patch.user = value;
+  } else if (name == "--workdir") {
+    patch.workdir = value;
+  } else if (name == "--hostname") {
+    patch.hostname = value;
+  } else if (name == "--privileges") {
+    TRY_ASSIGN(patch.privileges, policy::parse_privileges(value));
+  } else if (name == "--profile") {
+    TRY_ASSIGN(patch.profile, policy::parse_profile(value));
+  } else if (name == "--net") {
+    TRY_ASSIGN(patch.network, policy::parse_network(value));
+  } else if (name == "--wall") {
+    TRY_ASSIGN(patch.wall, policy::parse_wall(value));
+  } else if (name == "--emulation") {
+    TRY_ASSIGN(patch.allow_emulation, policy::parse_emulation(value));
+  } else if (name == "--layer") {
+    TRY_ASSIGN(patch.layer, policy::parse_layer(value));
+  } else if (name == "--require-hard-limits") {
+    patch.require_hard_limits = true;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SandboxSpec> spec_from(const Parsed& parsed, policy::SpecValues defaults) {
+  policy::SpecValues base = std::move(defaults);
+  if (const std::string path = parsed.value("--spec"); !path.empty()) {
+    TRY_ASSIGN(base, read_spec(path));
+  }
+  Gathered gathered;
+  for (const Parsed::Given& given : parsed.options)
+    TRY(take_option(gathered, given.option->name, given.value));
+  policy::SpecPatch& patch = gathered.patch;
+  patch.command = parsed.arguments;
+  std::string workdir = patch.workdir.value_or(base.workdir);
+  TRY_ASSIGN(policy::Placement placement, policy::place_grants(gathered.grants, workdir));
+  if (!placement.workdir.empty()) patch.workdir = placement.workdir;
+  patch.grants = std::move(placement.grants);
+  for (const std::string& output : gathered.outputs) {
+    TRY_ASSIGN(policy::Output parsed_output, policy::parse_output(output, placement.workdir));
+    patch.outputs.push_back(std::move(parsed_output));
+  }
+  return SandboxSpec::validate(policy::merge(std::move(base), std::move(patch)));
+}
+
+}  // namespace caisson::cli
