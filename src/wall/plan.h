@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/switches.h"
 
 namespace caisson::wall {
 
@@ -47,8 +48,12 @@ struct Plan {
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;
   // Opaque to the launcher, which stores it as the sandbox's `info` file; at most 8 KiB.
   std::string info;
-  // Not part of the encoded plan: the descriptors that came with it.
+  // Not part of the encoded plan: the descriptors that came with it, the guest's program among the
+  // launcher's own, and (test build alone) what is left out and where a fault is injected.
   std::vector<int> descriptors;
+  int guest_fd = -1;
+  SwitchMask switches = 0;
+  std::string fault;
 };
 
 // At most this many bytes and descriptors; decode refuses more, and anything malformed, trailing,

@@ -6,6 +6,9 @@
 // supervisor holds are descriptors to poll, and calls. One thread.
 #pragma once
 
+#include <caisson/result.h>
+
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,28 +23,8 @@
 
 namespace caisson::wall {
 
-// How a limit is held: by a control group, by an rlimit or a filesystem's size, by a watcher that
-// looks every so often, or not at all.
-enum class Held : std::uint8_t { kNone = 0, kWatched = 1, kRlimit = 2, kCgroup = 3 };
-std::string_view to_string(Held held);
-
-enum class LimitName : std::uint8_t {
-  kCpus,
-  kMemory,
-  kPids,
-  kDisk,
-  kInodes,
-  kOpenFiles,
-  kOutput,
-  kTimeout,
-  kCpuTime
-};
-inline constexpr std::size_t kLimitCount = 9;
-std::string_view to_string(LimitName name);
-
-struct HeldLimits {
-  Held of[kLimitCount] = {};
-};
+// How each limit is held, in Limit's order.
+using HeldLimits = std::array<HeldBy, kLimits>;
 
 // Counters of one command, or of the whole box. Times in microseconds.
 struct Usage {
@@ -101,15 +84,34 @@ enum Capability : std::uint32_t {
   kHasOwnKernel = 1u << 4,
 };
 
+// Where a sandbox is registered.
+struct Place {
+  int run_directory_fd = -1;      // borrowed
+  int sandbox_directory_fd = -1;  // borrowed; RUN/sandboxes/ID
+};
+
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+  // Supervisor: builds the box and starts the guest as a child of this process. `broker_fd` is the
+  // supervisor's end of a SOCK_SEQPACKET pair whose other end the launcher gives to serve(). On an
+  // error the message begins with the step's name, and clean_up() removes what was made.
+  virtual Result<std::unique_ptr<Box>> build(int broker_fd) = 0;
+  // Launcher: answers one request of the supervisor; an error means that the supervisor is gone or
+  // broken.
+  virtual Status serve(int broker_fd) = 0;
+  // Launcher, when the supervisor has ended: kills and removes all that is left. Names what stays.
+  virtual Status clean_up(int patience_ms) = 0;
+};
+
 class Wall {
  public:
   virtual ~Wall() = default;
   virtual std::string_view name() const = 0;
   virtual std::uint32_t capabilities() const = 0;
-  // Builds a box and starts the guest in it. On an error everything that was made is gone again and
-  // the message begins with the step's name.
-  virtual Result<std::unique_ptr<Box>> create(const Plan& plan) = 0;
-  // Removes what the journal in `directory_fd` names. Nothing may run in it any more.
+  // Claims everything with a name: ids, groups, journal. On an error nothing is left.
+  virtual Result<std::unique_ptr<Prepared>> prepare(const Plan& plan, const Place& place) = 0;
+  // Removes what the journal in `directory_fd` names; its owners must be dead.
   virtual Status sweep(int directory_fd) = 0;
 };
 

@@ -1,0 +1,190 @@
+#include "launcher/command.h"
+
+#include <algorithm>
+#include <csignal>
+#include <limits>
+
+#include "base/sys.h"
+#include "base/verdict.h"
+
+namespace caisson::launcher {
+namespace {
+
+// How often counters are looked at while a command runs: often enough that a full disk or a burst
+// of processes is seen, rarely enough that hundreds of sandboxes cost nothing.
+constexpr std::uint64_t kSampleUs = 100'000;
+// Without control groups looking is all there is.
+constexpr std::uint64_t kWatchUs = 20'000;
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+}  // namespace
+
+void OutputTail::add(proto::Channel channel, std::string_view bytes) {
+  pieces_.push_back({channel, std::string(bytes)});
+  size_ += bytes.size();
+  while (size_ > kMaxBytes) {
+    const std::size_t excess = size_ - kMaxBytes;
+    Piece& oldest = pieces_.front();
+    if (oldest.bytes.size() <= excess) {
+      size_ -= oldest.bytes.size();
+      pieces_.pop_front();
+    } else {
+      oldest.bytes.erase(0, excess);
+      size_ -= excess;
+    }
+  }
+}
+
+Command::Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot)
+    : plan_(plan), slot_(std::move(slot)), started_us_(sys::monotonic_us()) {
+  sample();
+  disk_at_start_ = usage_.disk_bytes;
+  usage_.disk_bytes_peak = usage_.disk_bytes;
+  next_check_us_ = started_us_;
+}
+
+void Command::sample() {
+  if (auto usage = slot_->sample()) usage_ = *usage;
+}
+
+std::size_t Command::count_output(std::size_t bytes) {
+  const std::uint64_t before = bytes_out_;
+  bytes_out_ += bytes;
+  if (plan_.output == 0 || bytes_out_ <= plan_.output) return bytes;
+  end_for(Verdict::kOutputLimit, "",
+          "more than " + std::to_string(plan_.output) + " bytes of output");
+  return before >= plan_.output ? 0 : static_cast<std::size_t>(plan_.output - before);
+}
+
+void Command::end_for(Verdict verdict, std::string cause, std::string detail) {
+  if (ended_for_) return;
+  ended_for_ = Ending{verdict, std::move(cause), std::move(detail)};
+  ending_since_us_ = sys::monotonic_us();
+}
+
+bool Command::check(std::uint64_t now_us) {
+  sample();
+  const std::uint64_t elapsed = now_us - started_us_;
+  if (plan_.timeout_ms != 0 && elapsed >= plan_.timeout_ms * 1000)
+    end_for(Verdict::kTimeLimit, "elapsed",
+            "ran longer than " + std::to_string(plan_.timeout_ms) + " ms");
+  const std::uint64_t cpu = usage_.user_us + usage_.system_us;
+  if (plan_.cpu_time_ms != 0 && cpu >= plan_.cpu_time_ms * 1000)
+    end_for(Verdict::kTimeLimit, "cpu",
+            "used more than " + std::to_string(plan_.cpu_time_ms) + " ms of processor time");
+  // A watched memory limit is held by ending what is over it.
+  const bool watched = slot_->descriptors().empty();
+  if (watched && usage_.memory_kills > 0)
+    end_for(Verdict::kMemoryLimit, "",
+            "used more than " + std::to_string(plan_.memory) + " bytes of memory");
+  next_check_us_ = now_us + (watched ? kWatchUs : kSampleUs);
+  if (plan_.timeout_ms != 0)
+    next_check_us_ = std::min(next_check_us_, started_us_ + plan_.timeout_ms * 1000);
+  if (plan_.cpu_time_ms != 0 && plan_.cpu_time_ms * 1000 > cpu) {
+    // At most all processors of a large machine work at once on what is left.
+    const std::uint64_t left = plan_.cpu_time_ms * 1000 - cpu;
+    next_check_us_ = std::min(next_check_us_, now_us + std::max<std::uint64_t>(left / 64, 5000));
+  }
+  if (ending()) next_check_us_ = kNever;
+  return ending();
+}
+
+Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldLimits& held) {
+  sample();
+  Outcome outcome;
+  outcome.held = held;
+  outcome.usage.elapsed_us = sys::monotonic_us() - started_us_;
+  outcome.usage.user_us = usage_.user_us;
+  outcome.usage.system_us = usage_.system_us;
+  outcome.usage.memory_peak = usage_.memory_peak;
+  outcome.usage.pids_peak = usage_.pids_peak;
+  outcome.usage.bytes_out = bytes_out_;
+  outcome.usage.bytes_written =
+      usage_.disk_bytes_peak > disk_at_start_ ? usage_.disk_bytes_peak - disk_at_start_ : 0;
+  outcome.refusals = refusals_.list();
+
+  const bool memory_hit = usage_.memory_kills > 0 && plan_.memory != 0;
+  const bool pids_hit = usage_.pids_refusals > 0 && plan_.pids != 0;
+  if (memory_hit) outcome.limits_hit.push_back(Limit::kMemory);
+  if (pids_hit) outcome.limits_hit.push_back(Limit::kPids);
+  if (usage_.disk_full) outcome.limits_hit.push_back(Limit::kDisk);
+  if (usage_.inodes_full) outcome.limits_hit.push_back(Limit::kInodes);
+
+  std::optional<std::uint64_t> sigsys;
+  bool told = false, failed = true;
+  if (close) {
+    if (auto fields = proto::FieldReader::parse(*close)) {
+      const auto code = fields->number_or_none(proto::Tag::kExitCode);
+      const auto signal = fields->number_or_none(proto::Tag::kExitSignal);
+      if (const auto error = fields->number_or_none(proto::Tag::kErrorErrno); error && !code) {
+        const auto text = fields->text(proto::Tag::kErrorMessage);
+        Outcome started = outcome_not_started(static_cast<int>(*error & 0xfff),
+                                              text ? *text : std::string_view());
+        outcome.verdict = started.verdict;
+        outcome.exit_code = started.exit_code;
+        outcome.cause = started.cause;
+        outcome.detail = started.detail;
+        return outcome;
+      }
+      if (signal) {
+        told = true;
+        outcome.verdict = Verdict::kSignaled;
+        outcome.signal = static_cast<std::uint32_t>(*signal & 0x7f);
+        outcome.core_dumped = fields->number_or_none(proto::Tag::kCoreDumped).value_or(0) != 0;
+        sigsys = fields->number_or_none(proto::Tag::kSigsysNumber);
+      } else if (code) {
+        told = true;
+        outcome.verdict = Verdict::kExited;
+        outcome.exit_code = static_cast<std::uint32_t>(*code & 0xff);
+        failed = outcome.exit_code != 0;
+      } else if (fields->has(proto::Tag::kErrorMessage)) {
+        const auto text = fields->text(proto::Tag::kErrorMessage);
+        outcome.cause = "guest";
+        outcome.detail = text ? std::string(*text) : "";
+      }
+      // Only where no group counted: then the guest's word is all there is.
+      if (outcome.usage.user_us + outcome.usage.system_us == 0) {
+        outcome.usage.user_us = fields->number_or_none(proto::Tag::kUserMicros).value_or(0);
+        outcome.usage.system_us = fields->number_or_none(proto::Tag::kSystemMicros).value_or(0);
+      }
+      if (outcome.usage.memory_peak == 0)
+        outcome.usage.memory_peak = fields->number_or_none(proto::Tag::kPeakRss).value_or(0);
+    }
+  }
+  const auto decide = [&](Verdict verdict, std::string cause, std::string detail) {
+    outcome.verdict = verdict;
+    outcome.cause = std::move(cause);
+    outcome.detail = std::move(detail);
+  };
+  if (ended_for_) {
+    decide(ended_for_->verdict, ended_for_->cause, ended_for_->detail);
+    const Limit limit = ended_for_->verdict == Verdict::kOutputLimit ? Limit::kOutput
+                        : ended_for_->cause == "cpu"                 ? Limit::kCpuTime
+                                                                     : Limit::kTimeout;
+    if (ended_for_->verdict == Verdict::kOutputLimit || ended_for_->verdict == Verdict::kTimeLimit)
+      outcome.limits_hit.push_back(limit);
+    return outcome;
+  }
+  if (!failed) return outcome;
+  if (memory_hit) {
+    decide(Verdict::kMemoryLimit, "",
+           "met the memory limit of " + std::to_string(plan_.memory) + " bytes");
+  } else if (sigsys) {
+    decide(Verdict::kPolicyViolation, "syscall",
+           "system call " + std::to_string(*sigsys) + " is not allowed");
+  } else if (pids_hit) {
+    decide(Verdict::kProcessLimit, "",
+           "met the limit of " + std::to_string(plan_.pids) + " processes");
+  } else if (usage_.disk_full) {
+    decide(Verdict::kDiskLimit, "bytes",
+           "filled the writable layer of " + std::to_string(plan_.disk) + " bytes");
+  } else if (usage_.inodes_full) {
+    decide(Verdict::kDiskLimit, "inodes",
+           "used all " + std::to_string(plan_.inodes) + " inodes of the writable layer");
+  } else if (!told && outcome.cause.empty()) {
+    decide(Verdict::kSandboxError, "guest", "the sandbox ended before the command did");
+  }
+  return outcome;
+}
+
+}  // namespace caisson::launcher

@@ -1,0 +1,83 @@
+// One command in a sandbox as the supervisor keeps it: limits, counters, and at the end its
+// verdict.
+//
+// A command lives from the client's OPEN to the guest's CLOSE. Everything that the guest says about
+// it is only believed where nothing outside can know better: exit codes are the guest's word,
+// counters come from the wall, times and bytes from here.
+#pragma once
+
+#include <caisson/result.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/proto.h"
+#include "launcher/refusals.h"
+#include "wall/plan.h"
+#include "wall/wall.h"
+
+namespace caisson::launcher {
+
+// What is kept of a detached command's output: the newest bytes of both channels, in order.
+class OutputTail {
+ public:
+  static constexpr std::size_t kMaxBytes = 1u << 20;
+  void add(proto::Channel channel, std::string_view bytes);
+  struct Piece {
+    proto::Channel channel;
+    std::string bytes;
+  };
+  const std::deque<Piece>& pieces() const { return pieces_; }
+
+ private:
+  std::deque<Piece> pieces_;
+  std::size_t size_ = 0;
+};
+
+class Command {
+ public:
+  Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot);
+
+  wall::ExecSlot& slot() { return *slot_; }
+  Refusals& refusals() { return refusals_; }
+
+  // Counts output; returns how many of these bytes may be passed on. Ends the command's time when
+  // the limit is met.
+  std::size_t count_output(std::size_t bytes);
+  // The earliest moment (CLOCK_MONOTONIC, microseconds) at which check() has something to do.
+  std::uint64_t next_check_us() const { return next_check_us_; }
+  // Samples counters and looks at times. True when the command must be ended now.
+  bool check(std::uint64_t now_us);
+  // Why it is being ended; the first reason stays.
+  void end_for(Verdict verdict, std::string cause, std::string detail);
+  bool ending() const { return ended_for_.has_value(); }
+  std::uint64_t ending_since_us() const { return ending_since_us_; }
+
+  // The verdict, once the guest has closed the command or is gone. `close` is its CLOSE payload, or
+  // nullopt when the guest died first.
+  Outcome finish(std::optional<std::string_view> close, const wall::HeldLimits& held);
+
+ private:
+  void sample();
+
+  const wall::Plan& plan_;
+  std::unique_ptr<wall::ExecSlot> slot_;
+  Refusals refusals_;
+  std::uint64_t started_us_;
+  std::uint64_t next_check_us_ = 0;
+  std::uint64_t bytes_out_ = 0;
+  std::uint64_t disk_at_start_ = 0;
+  wall::Usage usage_;
+  struct Ending {
+    Verdict verdict;
+    std::string cause, detail;
+  };
+  std::optional<Ending> ended_for_;
+  std::uint64_t ending_since_us_ = 0;
+};
+
+}  // namespace caisson::launcher

@@ -1,0 +1,121 @@
+#include "launcher/refusals.h"
+
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/kernel_abi.h"
+#include "base/verdict.h"
+
+namespace caisson::launcher {
+namespace {
+
+struct CallName {
+  int number;
+  const char* name;
+};
+
+// Names of the reportable set for people; a number outside it is shown as such.
+constexpr CallName kNames[] = {
+    {SYS_mount, "mount"},
+    {SYS_umount2, "umount2"},
+    {SYS_pivot_root, "pivot_root"},
+    {SYS_chroot, "chroot"},
+    {SYS_unshare, "unshare"},
+    {SYS_setns, "setns"},
+    {SYS_clone, "clone with namespaces"},
+    {SYS_bpf, "bpf"},
+    {SYS_ptrace, "ptrace"},
+    {SYS_process_vm_readv, "process_vm_readv"},
+    {SYS_process_vm_writev, "process_vm_writev"},
+    {SYS_open_tree, "open_tree"},
+    {SYS_move_mount, "move_mount"},
+    {SYS_fsopen, "fsopen"},
+    {SYS_fsconfig, "fsconfig"},
+    {SYS_fsmount, "fsmount"},
+    {SYS_fspick, "fspick"},
+    {SYS_mount_setattr, "mount_setattr"},
+    {SYS_io_uring_setup, "io_uring_setup"},
+    {SYS_userfaultfd, "userfaultfd"},
+    {SYS_perf_event_open, "perf_event_open"},
+    {SYS_keyctl, "keyctl"},
+    {SYS_add_key, "add_key"},
+    {SYS_request_key, "request_key"},
+    {SYS_kexec_load, "kexec_load"},
+    {SYS_kexec_file_load, "kexec_file_load"},
+    {SYS_init_module, "init_module"},
+    {SYS_finit_module, "finit_module"},
+    {SYS_delete_module, "delete_module"},
+    {SYS_reboot, "reboot"},
+    {SYS_open_by_handle_at, "open_by_handle_at"},
+};
+
+std::string family_name(std::uint64_t family) {
+  switch (family) {
+    case AF_NETLINK:
+      return "AF_NETLINK";
+    case AF_PACKET:
+      return "AF_PACKET";
+    case AF_VSOCK:
+      return "AF_VSOCK";
+    case AF_ALG:
+      return "AF_ALG";
+    case AF_BLUETOOTH:
+      return "AF_BLUETOOTH";
+    case AF_CAN:
+      return "AF_CAN";
+    case AF_XDP:
+      return "AF_XDP";
+    default:
+      return "family " + std::to_string(family);
+  }
+}
+
+std::string name_of(const seccomp_data& call) {
+  if (call.nr == SYS_socket || call.nr == SYS_socketpair)
+    return "socket " + family_name(call.args[0] & 0xffffffffu);
+  for (const CallName& entry : kNames) {
+    if (entry.number == call.nr) return entry.name;
+  }
+  return "system call " + std::to_string(call.nr);
+}
+
+}  // namespace
+
+void Refusals::serve(bool hung_up) {
+  // The structures may be larger in the running kernel than in our headers.
+  union {
+    seccomp_notif value;
+    char room[1024];
+  } request;
+  union {
+    seccomp_notif_resp value;
+    char room[256];
+  } answer;
+  std::memset(&request, 0, sizeof request);
+  if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) {
+    // ENOENT: the caller died meanwhile. Nothing waits any more when the other end is gone.
+    if (hung_up) listener_.reset();
+    return;
+  }
+  std::memset(&answer, 0, sizeof answer);
+  answer.value.id = request.value.id;
+  answer.value.error = -EPERM;
+  (void)::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer);
+  const std::string what = name_of(request.value.data);
+  const auto number = static_cast<std::uint32_t>(request.value.data.nr);
+  const auto known = std::find_if(list_.begin(), list_.end(), [&](const Refusal& refusal) {
+    return refusal.syscall == number && refusal.what == what;
+  });
+  if (known != list_.end()) {
+    ++known->count;
+  } else if (list_.size() < kMaxRefusals) {
+    list_.push_back({number, 1, what});
+  }
+}
+
+}  // namespace caisson::launcher

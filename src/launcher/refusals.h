@@ -1,0 +1,27 @@
+// Refused system calls of the reportable set, as the kernel notifies them: answered EPERM at once,
+// counted, the first kinds kept for the verdict.
+#pragma once
+
+#include <caisson/result.h>
+
+#include <vector>
+
+#include "base/fd.h"
+
+namespace caisson::launcher {
+
+class Refusals {
+ public:
+  void set_listener(Fd listener) { listener_ = std::move(listener); }
+  // -1 when there is none (any more).
+  int fd() const { return listener_.get(); }
+  // Answers what waits now; `hung_up` tells that no process with that filter lives any more.
+  void serve(bool hung_up);
+  const std::vector<Refusal>& list() const { return list_; }
+
+ private:
+  Fd listener_;
+  std::vector<Refusal> list_;
+};
+
+}  // namespace caisson::launcher

@@ -1,0 +1,131 @@
+#include "launcher/registry.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/kernel_abi.h"
+#include "base/sys.h"
+
+namespace caisson::launcher {
+namespace {
+
+constexpr const char* kFiles[] = {"socket", "info", "lock"};
+
+Result<Fd> open_sandboxes(int run_directory_fd) {
+  if (::mkdirat(run_directory_fd, "sandboxes", 0700) != 0 && errno != EEXIST)
+    return fail_errno("mkdir sandboxes");
+  return sys::openat2(run_directory_fd, "sandboxes", O_RDONLY | O_DIRECTORY, 0,
+                      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+}
+
+Result<Fd> open_lock(int directory_fd, const char* name) {
+  Fd lock(::openat(directory_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) return fail_errno(std::string("open ") + name);
+  return lock;
+}
+
+Status remove_directory(int sandboxes_fd, int directory_fd, const std::string& id) {
+  for (const char* name : kFiles) {
+    if (::unlinkat(directory_fd, name, 0) != 0 && errno != ENOENT)
+      return fail_errno("unlink " + id + "/" + name);
+  }
+  if (::unlinkat(sandboxes_fd, id.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+    return fail_errno("rmdir " + id);
+  return {};
+}
+
+// A unix socket's path is short; by way of /proc the directory's depth does not count.
+Result<Fd> bind_socket(int directory_fd) {
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return fail_errno("socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(directory_fd) + "/socket";
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  // Nobody but the owner may connect; there is no moment in which it is open wider.
+  const mode_t mask = ::umask(0177);
+  const int bound = ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  ::umask(mask);
+  if (bound != 0) return fail_errno("bind the sandbox's socket");
+  if (::listen(socket.get(), 64) != 0) return fail_errno("listen");
+  return socket;
+}
+
+}  // namespace
+
+Result<Registration> Registration::create(int run_directory_fd, const std::string& id,
+                                          std::string_view info) {
+  Registration registration;
+  registration.id_ = id;
+  TRY_ASSIGN(registration.sandboxes_, open_sandboxes(run_directory_fd));
+  {
+    TRY_ASSIGN(const Fd sweeping, open_lock(run_directory_fd, "sweep"));
+    if (::flock(sweeping.get(), LOCK_SH) != 0) return fail_errno("flock sweep");
+    if (::mkdirat(registration.sandboxes_.get(), id.c_str(), 0700) != 0)
+      return fail_errno("mkdir " + id);
+    TRY_ASSIGN(registration.directory_,
+               sys::openat2(registration.sandboxes_.get(), id, O_RDONLY | O_DIRECTORY, 0,
+                            RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+    TRY_ASSIGN(registration.lock_, open_lock(registration.directory_.get(), "lock"));
+    if (::flock(registration.lock_.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno("flock lock");
+  }
+  const auto fill = [&]() -> Status {
+    const Fd file(::openat(registration.directory_.get(), "info",
+                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file.valid()) return fail_errno("create info");
+    if (::write(file.get(), info.data(), info.size()) != static_cast<ssize_t>(info.size()))
+      return fail_errno("write info");
+    TRY_ASSIGN(registration.listener_, bind_socket(registration.directory_.get()));
+    return {};
+  };
+  if (auto filled = fill(); !filled) {
+    (void)registration.remove();
+    return fail(std::move(filled).error());
+  }
+  return registration;
+}
+
+Status Registration::remove() {
+  return remove_directory(sandboxes_.get(), directory_.get(), id_);
+}
+
+Result<int> sweep(int run_directory_fd, wall::Wall& wall) {
+  TRY_ASSIGN(const Fd sandboxes, open_sandboxes(run_directory_fd));
+  std::vector<std::string> names;
+  const int listing = ::openat(sandboxes.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (listing < 0) return fail_errno("open sandboxes");
+  DIR* directory = ::fdopendir(listing);
+  if (directory == nullptr) {
+    ::close(listing);
+    return fail_errno("fdopendir");
+  }
+  while (const dirent* entry = ::readdir(directory)) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  ::closedir(directory);
+  if (names.empty()) return 0;
+  TRY_ASSIGN(const Fd sweeping, open_lock(run_directory_fd, "sweep"));
+  if (::flock(sweeping.get(), LOCK_EX | LOCK_NB) != 0) return 0;
+  int count = 0;
+  for (const std::string& name : names) {
+    auto dead = sys::openat2(sandboxes.get(), name, O_RDONLY | O_DIRECTORY, 0,
+                             RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    if (!dead) continue;
+    const Fd lock(::openat(dead->get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // it lives
+    if (!wall.sweep(dead->get())) continue;  // the next sweep tries again
+    if (remove_directory(sandboxes.get(), dead->get(), name)) ++count;
+  }
+  return count;
+}
+
+}  // namespace caisson::launcher

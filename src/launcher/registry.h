@@ -1,0 +1,40 @@
+// RUN/sandboxes/ID: the directory by which a living sandbox is found, and by which a dead one is
+// swept.
+//
+// Whoever owns a sandbox holds an exclusive flock(2) on its `lock` file; the launcher takes it and
+// the supervisor inherits it, so that it is free exactly when both are dead. RUN/sweep is held
+// shared while a directory is made and exclusive while dead ones are removed, so that a sweep never
+// sees half a registration.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/wall.h"
+
+namespace caisson::launcher {
+
+class Registration {
+ public:
+  // Makes the directory, takes the lock, stores `info`, binds the socket.
+  static Result<Registration> create(int run_directory_fd, const std::string& id,
+                                     std::string_view info);
+
+  int directory_fd() const { return directory_.get(); }
+  int sandboxes_fd() const { return sandboxes_.get(); }
+  Fd take_listener() { return std::move(listener_); }
+  // Removes the directory and everything in it.
+  Status remove();
+
+ private:
+  std::string id_;
+  Fd sandboxes_, directory_, lock_, listener_;
+};
+
+// Removes every sandbox whose owners are dead: what its journal names, then its directory. Returns
+// how many. Another sweep at the same time does the work instead.
+Result<int> sweep(int run_directory_fd, wall::Wall& wall);
+
+}  // namespace caisson::launcher

@@ -1,0 +1,28 @@
+// The supervisor: one per sandbox, between the guest and everybody who talks to it.
+//
+// It relays frames between clients and guest, renumbering streams; adds to every command its place
+// below the limits, its filter and its listener; holds deadlines, output limits and refusals; and
+// gives each command its verdict. It starts to read only after Box::confine(): from then on it is
+// an unprivileged process with nothing but its descriptors. Everything the guest sends is hostile:
+// a guest that breaks the protocol, or sends more than it was granted, ends its sandbox.
+#pragma once
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/plan.h"
+#include "wall/wall.h"
+
+namespace caisson::launcher {
+
+struct SupervisorInput {
+  const wall::Plan& plan;
+  std::unique_ptr<wall::Box> box;
+  Fd first_client;  // the connection of whoever asked for the sandbox
+  Fd listener;      // RUN/sandboxes/ID/socket
+  Fd broker;        // to the launcher; its end ends the sandbox
+};
+
+// Runs until the sandbox has ended.
+Status supervise(SupervisorInput input);
+
+}  // namespace caisson::launcher

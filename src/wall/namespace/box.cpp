@@ -1,0 +1,256 @@
+#include "wall/namespace/box.h"
+
+#include <signal.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "base/sys.h"
+#include "wall/namespace/supervisor_confine.h"
+#include "wall/namespace/watch.h"
+
+namespace caisson::wall {
+namespace {
+
+constexpr std::size_t kCounterFile = 4096;
+
+struct BrokerRequest {
+  char what = 0;
+  std::uint32_t number = 0;
+};
+
+std::uint64_t number_at(std::string_view text) {
+  std::uint64_t value = 0;
+  (void)std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// The number behind "key " at the start of a line; 0 where there is none.
+std::uint64_t value_of(std::string_view text, std::string_view key) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ')
+      return number_at(line.substr(key.size() + 1));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return 0;
+}
+
+std::string contents_of(const Fd& file) {
+  if (!file.valid()) return "";
+  auto contents = sys::read_again(file.get(), kCounterFile);
+  return contents ? std::move(contents).value() : "";
+}
+
+void read_counters(const SlotFiles& files, Usage& usage) {
+  const std::string cpu = contents_of(files.file[SlotFiles::kCpuStat]);
+  usage.user_us = value_of(cpu, "user_usec");
+  usage.system_us = value_of(cpu, "system_usec");
+  usage.memory_peak = number_at(contents_of(files.file[SlotFiles::kMemoryPeak]));
+  usage.memory_now = number_at(contents_of(files.file[SlotFiles::kMemoryNow]));
+  usage.memory_kills = value_of(contents_of(files.file[SlotFiles::kMemoryEvents]), "oom_kill");
+  usage.pids_peak = number_at(contents_of(files.file[SlotFiles::kPidsPeak]));
+  usage.pids_now = number_at(contents_of(files.file[SlotFiles::kPidsNow]));
+  usage.pids_refusals = value_of(contents_of(files.file[SlotFiles::kPidsEvents]), "max");
+}
+
+class NamespaceBox;
+
+class NamespaceSlot final : public ExecSlot {
+ public:
+  NamespaceSlot(NamespaceBox& box, std::uint32_t number, SlotFiles files)
+      : box_(box), number_(number), files_(std::move(files)) {
+    for (int i = 0; i < SlotFiles::kEnterCount; ++i) {
+      if (files_.file[static_cast<std::size_t>(i)].valid())
+        descriptors_.push_back(files_.file[static_cast<std::size_t>(i)].get());
+    }
+  }
+  ~NamespaceSlot() override;
+
+  std::span<const int> descriptors() const override { return descriptors_; }
+  Result<Usage> sample() override;
+  int memory_event_fd() const override { return -1; }
+  Status kill() override;
+
+ private:
+  NamespaceBox& box_;
+  std::uint32_t number_;
+  SlotFiles files_;
+  std::vector<int> descriptors_;
+  // Peaks where the kernel keeps none, and what the layer held at most.
+  Usage highest_;
+};
+
+class NamespaceBox final : public Box {
+ public:
+  NamespaceBox(const Plan& plan, BoxParts parts, int broker_fd)
+      : plan_(plan), parts_(std::move(parts)), broker_fd_(broker_fd) {
+    const auto size_held = [&](Limit limit, std::uint64_t value) {
+      if (value != 0) parts_.held[static_cast<std::size_t>(limit)] = HeldBy::kRlimit;
+    };
+    size_held(Limit::kDisk, plan.disk);
+    size_held(Limit::kInodes, plan.inodes);
+    size_held(Limit::kOpenFiles, plan.open_files);
+    // What the supervisor counts and times itself is exact to the moment it looks.
+    for (const Limit limit : {Limit::kOutput, Limit::kTimeout})
+      parts_.held[static_cast<std::size_t>(limit)] = HeldBy::kWatched;
+    parts_.held[static_cast<std::size_t>(Limit::kCpuTime)] = HeldBy::kWatched;
+    auto& memory = parts_.held[static_cast<std::size_t>(Limit::kMemory)];
+    if (memory == HeldBy::kNone && plan.memory != 0) memory = HeldBy::kWatched;
+    auto& pids = parts_.held[static_cast<std::size_t>(Limit::kPids)];
+    if (pids == HeldBy::kNone && plan.pids != 0) pids = HeldBy::kRlimit;
+    const std::uint64_t values[kLimits] = {plan.cpu_milli, plan.memory,     plan.pids,
+                                           plan.disk,      plan.inodes,     plan.open_files,
+                                           plan.output,    plan.timeout_ms, plan.cpu_time_ms};
+    for (std::size_t i = 0; i < kLimits; ++i) {
+      if (values[i] == 0) parts_.held[i] = HeldBy::kNone;
+    }
+  }
+
+  int channel_fd() const override { return parts_.channel.get(); }
+  bool channel_passes_descriptors() const override { return true; }
+  int end_fd() const override { return parts_.guest_pidfd.get(); }
+  HeldLimits held() const override { return parts_.held; }
+  Result<std::unique_ptr<ExecSlot>> make_slot() override;
+  Result<Usage> usage() override { return sample_files(parts_.sandbox_files); }
+  Status freeze() override { return set_frozen("1"); }
+  Status thaw() override { return set_frozen("0"); }
+  Status kill() override;
+  Result<Fd> attach_network(std::string_view) override {
+    return fail(Error{Code::kUnimplemented, "this version has no gateway to attach"});
+  }
+  Status checkpoint(int) override {
+    return fail(Error{Code::kUnimplemented, "the namespace wall cannot checkpoint"});
+  }
+  Status confine() override {
+    return confine_supervisor({.change_ids = parts_.ids_mode == IdMode::kRoot,
+                               .uid = parts_.supervisor_uid,
+                               .gid = parts_.supervisor_gid,
+                               .reads_proc = !parts_.has_groups,
+                               .switches = plan_.switches});
+  }
+
+  // Where no group counts, the processes below the guest are looked at one by one.
+  bool watched() const { return !parts_.sandbox_files.file[SlotFiles::kMemoryEvents].valid(); }
+  const Plan& plan() const { return plan_; }
+  int guest_pid() const { return parts_.guest_pid; }
+  int broker_fd() const { return broker_fd_; }
+  Result<Usage> sample_files(const SlotFiles& files);
+  Status kill_slot(std::uint32_t number, const Fd& kill_file);
+  void drop_slot(std::uint32_t number);
+
+ private:
+  Status set_frozen(std::string_view value) {
+    if (!parts_.freeze.valid())
+      return fail(Error{Code::kUnimplemented, "this host has no freezer that we may use"});
+    if (::write(parts_.freeze.get(), value.data(), value.size()) < 0)
+      return fail_errno("write cgroup.freeze");
+    return {};
+  }
+
+  const Plan& plan_;
+  BoxParts parts_;
+  int broker_fd_;
+  std::uint32_t last_slot_ = 1;
+  bool first_slot_taken_ = false;
+};
+
+Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
+  Usage usage;
+  read_counters(files, usage);
+  if (watched()) TRY(watch_processes(parts_.guest_pid, plan_.memory, plan_.pids, usage));
+  struct statfs facts{};
+  if (::fstatfs(parts_.layer.get(), &facts) != 0) return fail_errno("fstatfs of the layer");
+  const auto block = static_cast<std::uint64_t>(facts.f_bsize);
+  usage.disk_bytes = (facts.f_blocks - facts.f_bfree) * block;
+  usage.disk_bytes_peak = usage.disk_bytes;
+  usage.disk_inodes = facts.f_files - facts.f_ffree;
+  usage.disk_full = plan_.disk != 0 && facts.f_bavail == 0;
+  usage.inodes_full = plan_.inodes != 0 && facts.f_ffree == 0;
+  return usage;
+}
+
+Result<std::unique_ptr<ExecSlot>> NamespaceBox::make_slot() {
+  if (!first_slot_taken_) {
+    first_slot_taken_ = true;
+    return std::make_unique<NamespaceSlot>(*this, parts_.slot_number, std::move(parts_.first_slot));
+  }
+  const BrokerRequest request{'S', ++last_slot_};
+  TRY(sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request}, {}));
+  TRY_ASSIGN(sys::Message answer, sys::recv_message(broker_fd_, 4096));
+  if (answer.bytes.size() != SlotFiles::kCount)
+    return fail(Error::internal("no place for another command: " + answer.bytes));
+  SlotFiles files;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < SlotFiles::kCount; ++i) {
+    if (answer.bytes[i] == 0) continue;
+    if (next == answer.descriptors.size())
+      return fail(Error::internal("no place for another command: a descriptor is missing"));
+    files.file[i] = std::move(answer.descriptors[next++]);
+  }
+  return std::make_unique<NamespaceSlot>(*this, request.number, std::move(files));
+}
+
+Status NamespaceBox::kill() {
+  // PID 1's death takes its whole pid namespace with it, whatever state the rest is in; a frozen
+  // group would keep it from dying on some kernels.
+  (void)set_frozen("0");
+  return sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
+}
+
+Status NamespaceBox::kill_slot(std::uint32_t number, const Fd& kill_file) {
+  if (kill_file.valid()) {
+    if (::write(kill_file.get(), "1", 1) != 1) return fail_errno("write cgroup.kill");
+    return {};
+  }
+  (void)number;
+  return fail(Error{Code::kUnimplemented, "no control group can end this command alone"});
+}
+
+void NamespaceBox::drop_slot(std::uint32_t number) {
+  if (!parts_.has_groups || number == parts_.slot_number) return;  // goes with the box
+  const BrokerRequest request{'D', number};
+  (void)sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request},
+                          {});
+}
+
+NamespaceSlot::~NamespaceSlot() {
+  for (Fd& file : files_.file) file.reset();
+  box_.drop_slot(number_);
+}
+
+Result<Usage> NamespaceSlot::sample() {
+  TRY_ASSIGN(Usage usage, box_.sample_files(files_));
+  highest_.memory_peak = std::max({highest_.memory_peak, usage.memory_peak, usage.memory_now});
+  highest_.pids_peak = std::max({highest_.pids_peak, usage.pids_peak, usage.pids_now});
+  highest_.disk_bytes_peak = std::max(highest_.disk_bytes_peak, usage.disk_bytes);
+  highest_.disk_full = highest_.disk_full || usage.disk_full;
+  highest_.inodes_full = highest_.inodes_full || usage.inodes_full;
+  highest_.memory_kills = std::max(highest_.memory_kills, usage.memory_kills);
+  highest_.pids_refusals = std::max(highest_.pids_refusals, usage.pids_refusals);
+  usage.memory_peak = highest_.memory_peak;
+  usage.pids_peak = highest_.pids_peak;
+  usage.disk_bytes_peak = highest_.disk_bytes_peak;
+  usage.disk_full = highest_.disk_full;
+  usage.inodes_full = highest_.inodes_full;
+  usage.memory_kills = highest_.memory_kills;
+  usage.pids_refusals = highest_.pids_refusals;
+  return usage;
+}
+
+Status NamespaceSlot::kill() {
+  return box_.kill_slot(number_, files_.file[SlotFiles::kKill]);
+}
+
+}  // namespace
+
+std::unique_ptr<Box> make_namespace_box(const Plan& plan, BoxParts parts, int broker_fd) {
+  return std::make_unique<NamespaceBox>(plan, std::move(parts), broker_fd);
+}
+
+}  // namespace caisson::wall

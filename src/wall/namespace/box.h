@@ -1,0 +1,33 @@
+// The supervisor's handle of a box behind the namespace wall: counters, freezer, kill, confinement.
+#pragma once
+
+#include <memory>
+
+#include "base/fd.h"
+#include "wall/namespace/cgroup.h"
+#include "wall/namespace/ids.h"
+#include "wall/plan.h"
+#include "wall/wall.h"
+
+namespace caisson::wall {
+
+struct BoxParts {
+  Fd channel;
+  Fd guest_pidfd;
+  int guest_pid = -1;
+  Fd layer;
+  SlotFiles first_slot;  // of slot `slot_number`, made while there were rights to
+  std::uint32_t slot_number = 1;
+  SlotFiles sandbox_files;  // counters of the whole box
+  Fd freeze;
+  IdMode ids_mode = IdMode::kSingle;
+  std::uint32_t supervisor_uid = 0, supervisor_gid = 0;
+  bool has_groups = false;
+  bool legacy = false;
+  HeldLimits held = {};
+};
+
+// `broker_fd` is borrowed for the box's life.
+std::unique_ptr<Box> make_namespace_box(const Plan& plan, BoxParts parts, int broker_fd);
+
+}  // namespace caisson::wall

@@ -1,0 +1,393 @@
+#include "wall/namespace/cgroup.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/kernel_abi.h"
+#include "base/switches.h"
+#include "base/sys.h"
+
+namespace caisson::wall {
+namespace {
+
+constexpr std::size_t kMaxProcFile = 1 << 20;
+constexpr std::uint64_t kCpuPeriodUs = 100'000;
+// The guest and kernel memory of an empty box; on top of the command's own processes.
+constexpr std::uint64_t kGuestPids = 4;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+bool has_word(std::string_view text, std::string_view word, char separator) {
+  const auto parts = split(text, separator);
+  return std::find(parts.begin(), parts.end(), word) != parts.end();
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+std::string parent_of(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
+
+// Whether a group can be made in `path` now. mkdir is the only honest test.
+bool can_make(const std::string& path) {
+  const std::string probe = path + "/caisson-probe-" + std::to_string(::getpid());
+  if (::mkdir(probe.c_str(), 0755) != 0) return false;
+  ::rmdir(probe.c_str());
+  return true;
+}
+
+// v2: the nearest group, from our own upwards, whose children have controllers and which we may
+// use.
+CgroupPlace find_unified(const std::string& mount, const std::string& own) {
+  for (std::string path = mount + (own == "/" ? "" : own); path.size() >= mount.size();
+       path = parent_of(path)) {
+    const auto available = sys::read_file(AT_FDCWD, path + "/cgroup.controllers", 4096);
+    if (!available) continue;
+    for (const char* controller : {"memory", "pids", "cpu"}) {
+      if (has_word(trimmed(*available), controller, ' '))
+        (void)sys::write_file(AT_FDCWD, path + "/cgroup.subtree_control",
+                              std::string("+") + controller);
+    }
+    const auto enabled = sys::read_file(AT_FDCWD, path + "/cgroup.subtree_control", 4096);
+    if (!enabled) continue;
+    CgroupPlace place{path, true};
+    const std::string words = trimmed(*enabled);
+    place.memory = has_word(words, "memory", ' ');
+    place.pids = has_word(words, "pids", ' ');
+    place.cpu = has_word(words, "cpu", ' ');
+    if ((place.memory || place.pids) && can_make(path)) return place;
+  }
+  return {};
+}
+
+Status write_limit(const std::string& directory, const char* file, const std::string& value) {
+  return sys::write_file(AT_FDCWD, directory + "/" + file, value);
+}
+
+Result<Fd> open_file(const std::string& path, int flags) {
+  Fd file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!file.valid()) return fail_errno("open " + path);
+  return file;
+}
+
+// Opens where it is there; kernels differ in pids.peak, memory.peak and cgroup.kill.
+Fd open_optional(const std::string& path, int flags) {
+  return Fd(::open(path.c_str(), flags | O_CLOEXEC));
+}
+
+Status make_group(const std::string& path) {
+  if (::mkdir(path.c_str(), 0755) != 0) return fail_errno("mkdir " + path);
+  return {};
+}
+
+void signal_members(const std::string& path) {
+  const auto members = sys::read_file(AT_FDCWD, path + "/cgroup.procs", kMaxProcFile);
+  if (!members) return;
+  for (const std::string_view word : split(*members, '\n')) {
+    // A number that we read is a member now or was a moment ago; a pidfd pins whoever has it, and
+    // the second look makes sure that it is still a member.
+    const pid_t pid = static_cast<pid_t>(std::strtol(std::string(word).c_str(), nullptr, 10));
+    if (pid <= 1) continue;
+    const auto handle = sys::pidfd_open(pid);
+    if (!handle) continue;
+    const auto again = sys::read_file(AT_FDCWD, path + "/cgroup.procs", kMaxProcFile);
+    if (again && has_word(*again, word, '\n')) (void)sys::pidfd_kill(handle->get(), SIGKILL);
+  }
+}
+
+std::vector<std::string> children_of(const std::string& path) {
+  std::vector<std::string> children;
+  DIR* directory = ::opendir(path.c_str());
+  if (directory == nullptr) return children;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+      children.push_back(path + "/" + entry->d_name);
+  }
+  ::closedir(directory);
+  return children;
+}
+
+// rmdir, again while the kernel still reaps members.
+bool remove_group(const std::string& path, std::uint64_t deadline_us) {
+  for (;;) {
+    if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return true;
+    if (errno != EBUSY || sys::monotonic_us() >= deadline_us) return false;
+    for (const std::string& child : children_of(path)) (void)::rmdir(child.c_str());
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+}  // namespace
+
+CgroupHost find_cgroups(const std::string& proc_root) {
+  CgroupHost host;
+  const auto mounts = sys::read_file(AT_FDCWD, proc_root + "/self/mountinfo", kMaxProcFile);
+  const auto own = sys::read_file(AT_FDCWD, proc_root + "/self/cgroup", kMaxProcFile);
+  if (!mounts || !own) {
+    host.reason = "/proc/self does not tell this process's control groups";
+    return host;
+  }
+  const auto own_path = [&](std::string_view controller) -> std::string {
+    for (const std::string_view line : split(*own, '\n')) {
+      const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+      if (second == std::string_view::npos) continue;
+      const std::string_view names = line.substr(first + 1, second - first - 1);
+      const bool match = controller.empty() ? names.empty() : has_word(names, controller, ',');
+      if (match) return std::string(line.substr(second + 1));
+    }
+    return "";
+  };
+  std::string unified_mount;
+  bool legacy_refused = false;
+  for (const std::string_view line : split(*mounts, '\n')) {
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string_view::npos) continue;
+    const auto left = split(line.substr(0, dash), ' ');
+    const auto right = split(line.substr(dash + 3), ' ');
+    if (left.size() < 5 || right.size() < 3) continue;
+    const std::string mount(left[4]);
+    if (right[0] == "cgroup2") {
+      unified_mount = mount;
+      continue;
+    }
+    if (right[0] != "cgroup") continue;
+    CgroupPlace place;
+    place.memory = has_word(right[2], "memory", ',');
+    place.pids = has_word(right[2], "pids", ',');
+    place.cpu = has_word(right[2], "cpu", ',');
+    if (!place.memory && !place.pids && !place.cpu) continue;
+    const std::string path = own_path(place.memory ? "memory" : place.pids ? "pids" : "cpu");
+    place.path = mount + (path == "/" ? "" : path);
+    if (::access(place.path.c_str(), W_OK) == 0)
+      host.places.push_back(place);
+    else
+      legacy_refused = true;
+  }
+  const bool legacy = !host.places.empty();
+  if (!unified_mount.empty()) {
+    const std::string path = own_path("");
+    if (legacy) {
+      CgroupPlace place{unified_mount + (path == "/" ? "" : path), true};
+      if (::access(place.path.c_str(), W_OK) == 0) host.places.push_back(place);
+    } else if (CgroupPlace place = find_unified(unified_mount, path); !place.path.empty()) {
+      host.places.push_back(place);
+      host.mode = CgroupMode::kUnified;
+      return host;
+    }
+  }
+  if (legacy) {
+    host.mode = host.places.back().v2 ? CgroupMode::kHybrid : CgroupMode::kLegacy;
+  } else if (legacy_refused || !unified_mount.empty()) {
+    host.reason = "this user may not make control groups (no delegation)";
+  } else {
+    host.reason = "no control group file system is mounted";
+  }
+  return host;
+}
+
+CgroupTree CgroupTree::adopt(std::vector<std::string> paths) {
+  CgroupTree tree;
+  for (std::string& path : paths) tree.groups_.push_back(Group{std::move(path)});
+  return tree;
+}
+
+Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan) {
+  CgroupTree tree;
+  tree.limits_ = plan;
+  const auto build = [&]() -> Status {
+    for (const CgroupPlace& place : host.places) {
+      Group group{place.path + "/caisson-" + plan.id, place.v2,
+                  place.memory && !is_off(plan.switches, Mechanism::kCgroupMemory),
+                  place.pids && !is_off(plan.switches, Mechanism::kCgroupPids),
+                  place.cpu && !is_off(plan.switches, Mechanism::kCgroupCpu)};
+      TRY(make_group(group.path));
+      tree.groups_.push_back(group);
+      const std::string memory = std::to_string(plan.memory);
+      if (group.memory && plan.memory != 0) {
+        if (group.v2) {
+          TRY(write_limit(group.path, "memory.max", memory));
+          (void)write_limit(group.path, "memory.swap.max", "0");
+        } else {
+          TRY(write_limit(group.path, "memory.limit_in_bytes", memory));
+          // Absent without swap accounting; then there is nothing to limit.
+          (void)write_limit(group.path, "memory.memsw.limit_in_bytes", memory);
+        }
+      }
+      if (group.pids && plan.pids != 0)
+        TRY(write_limit(group.path, "pids.max", std::to_string(plan.pids + kGuestPids)));
+      if (group.cpu && plan.cpu_milli != 0) {
+        const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
+        if (group.v2) {
+          TRY(write_limit(group.path, "cpu.max", quota + " " + std::to_string(kCpuPeriodUs)));
+        } else {
+          TRY(write_limit(group.path, "cpu.cfs_period_us", std::to_string(kCpuPeriodUs)));
+          TRY(write_limit(group.path, "cpu.cfs_quota_us", quota));
+        }
+      }
+      if (group.v2 && (group.memory || group.pids)) {
+        std::string controllers;
+        if (group.memory) controllers += "+memory ";
+        if (group.pids) controllers += "+pids";
+        TRY(write_limit(group.path, "cgroup.subtree_control", controllers));
+        TRY(make_group(group.path + "/guest"));
+      }
+    }
+    return {};
+  };
+  if (auto built = build(); !built) {
+    (void)tree.remove(0);
+    return fail(std::move(built).error());
+  }
+  return tree;
+}
+
+std::vector<std::string> CgroupTree::paths() const {
+  std::vector<std::string> paths;
+  for (const Group& group : groups_) paths.push_back(group.path);
+  return paths;
+}
+
+HeldLimits CgroupTree::held() const {
+  HeldLimits held{};
+  for (const Group& group : groups_) {
+    if (group.memory) held[static_cast<std::size_t>(Limit::kMemory)] = HeldBy::kCgroup;
+    if (group.pids) held[static_cast<std::size_t>(Limit::kPids)] = HeldBy::kCgroup;
+    if (group.cpu) held[static_cast<std::size_t>(Limit::kCpus)] = HeldBy::kCgroup;
+  }
+  return held;
+}
+
+Result<Fd> CgroupTree::guest_directory() const {
+  for (const Group& group : groups_) {
+    if (!group.v2) continue;
+    const bool controlled = group.memory || group.pids;
+    return open_file(group.path + (controlled ? "/guest" : ""), O_RDONLY | O_DIRECTORY);
+  }
+  return Fd();
+}
+
+Result<std::vector<Fd>> CgroupTree::guest_entries() const {
+  std::vector<Fd> entries;
+  for (const Group& group : groups_) {
+    // The guest's memory counts; its processes and its processor time are not the command's.
+    if (group.v2 || !group.memory) continue;
+    TRY_ASSIGN(Fd entry, open_file(group.path + "/cgroup.procs", O_WRONLY));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+namespace {
+
+void open_counters(SlotFiles& files, const std::string& path, bool v2, bool memory, bool pids) {
+  if (memory) {
+    files.file[SlotFiles::kMemoryEvents] =
+        open_optional(path + (v2 ? "/memory.events" : "/memory.oom_control"), O_RDONLY);
+    files.file[SlotFiles::kMemoryPeak] =
+        open_optional(path + (v2 ? "/memory.peak" : "/memory.max_usage_in_bytes"), O_RDONLY);
+    files.file[SlotFiles::kMemoryNow] =
+        open_optional(path + (v2 ? "/memory.current" : "/memory.usage_in_bytes"), O_RDONLY);
+  }
+  if (pids) {
+    files.file[SlotFiles::kPidsEvents] = open_optional(path + "/pids.events", O_RDONLY);
+    files.file[SlotFiles::kPidsPeak] = open_optional(path + "/pids.peak", O_RDONLY);
+    files.file[SlotFiles::kPidsNow] = open_optional(path + "/pids.current", O_RDONLY);
+  }
+  if (v2) {
+    files.file[SlotFiles::kCpuStat] = open_optional(path + "/cpu.stat", O_RDONLY);
+    files.file[SlotFiles::kKill] = open_optional(path + "/cgroup.kill", O_WRONLY);
+  }
+}
+
+}  // namespace
+
+Result<SlotFiles> CgroupTree::sandbox_files() const {
+  SlotFiles files;
+  for (const Group& group : groups_)
+    open_counters(files, group.path, group.v2, group.memory, group.pids);
+  return files;
+}
+
+Result<Fd> CgroupTree::freeze_file() const {
+  for (const Group& group : groups_) {
+    if (group.v2) return open_file(group.path + "/cgroup.freeze", O_WRONLY);
+  }
+  return Fd();
+}
+
+Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
+  SlotFiles files;
+  const std::string name = "/x" + std::to_string(number);
+  const auto build = [&]() -> Status {
+    for (const Group& group : groups_) {
+      // The quota of the whole box is enough for the processor: no group of its own there.
+      const bool own = group.v2 || group.memory || group.pids;
+      const std::string path = group.path + (own ? name : "");
+      if (own) TRY(make_group(path));
+      if (group.pids && limits_.pids != 0)
+        TRY(write_limit(path, "pids.max", std::to_string(limits_.pids)));
+      const auto enter = group.v2       ? SlotFiles::kEnterUnified
+                         : group.memory ? SlotFiles::kEnterMemory
+                         : group.pids   ? SlotFiles::kEnterPids
+                                        : SlotFiles::kEnterCpu;
+      TRY_ASSIGN(files.file[enter], open_file(path + "/cgroup.procs", O_WRONLY));
+      open_counters(files, path, group.v2, group.memory, group.pids);
+    }
+    return {};
+  };
+  if (auto built = build(); !built) {
+    remove_slot(number, 0);
+    return fail(std::move(built).error());
+  }
+  return files;
+}
+
+void CgroupTree::remove_slot(std::uint32_t number, int patience_ms) const {
+  const std::uint64_t deadline =
+      sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
+  for (const Group& group : groups_)
+    (void)remove_group(group.path + "/x" + std::to_string(number), deadline);
+}
+
+void CgroupTree::kill() const {
+  for (const Group& group : groups_) {
+    // One v2 group holds everything that runs, and its kill is atomic.
+    if (sys::write_file(AT_FDCWD, group.path + "/cgroup.kill", "1")) return;
+  }
+  for (const Group& group : groups_) {
+    signal_members(group.path);
+    for (const std::string& child : children_of(group.path)) signal_members(child);
+  }
+}
+
+Status CgroupTree::remove(int patience_ms) const {
+  const std::uint64_t deadline =
+      sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
+  std::string left;
+  for (const Group& group : groups_) {
+    for (const std::string& child : children_of(group.path)) (void)remove_group(child, deadline);
+    if (!remove_group(group.path, deadline)) left += " " + group.path;
+  }
+  if (!left.empty()) return fail(Error::internal("control groups that stay:" + left));
+  return {};
+}
+
+}  // namespace caisson::wall

@@ -1,0 +1,109 @@
+// Control groups of one sandbox, on cgroup v2, on v1, and on both at once.
+//
+// find_cgroups() looks where this process may make groups: below its own group or the nearest
+// ancestor that has the controllers. CgroupTree makes `caisson-ID` there, writes the limits before
+// anything runs, and makes one child group per command ("slot") below it. Modes:
+//
+//   kUnified  v2 holds limits and life cycle (memory.max, pids.max, cpu.max, cgroup.kill, …)
+//   kHybrid   v1 holds the limits, a v2 mount without controllers the life cycle
+//   kLegacy   v1 alone; ended by signalling members until none is left
+//   kNone     no group can be made: limits fall back to rlimits and watching
+//
+// A process enters a group by writing "0" to a descriptor of cgroup.procs that was opened with the
+// launcher's rights, so that nothing inside needs to see a group's path. Only the launcher and the
+// supervisor (before it is confined) use this; one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/plan.h"
+#include "wall/wall.h"
+
+namespace caisson::wall {
+
+enum class CgroupMode : std::uint8_t { kNone, kLegacy, kHybrid, kUnified };
+
+// A directory below which groups can be made, and what it controls.
+struct CgroupPlace {
+  std::string path;  // absolute
+  bool v2 = false;
+  bool memory = false, pids = false, cpu = false;
+};
+
+struct CgroupHost {
+  CgroupMode mode = CgroupMode::kNone;
+  std::vector<CgroupPlace> places;
+  // Why there is none, for people; empty otherwise.
+  std::string reason;
+};
+
+// `proc_root` is "/proc"; tests give a directory of their own.
+CgroupHost find_cgroups(const std::string& proc_root);
+
+// The descriptors of one slot, each -1 where the mode has no such file.
+struct SlotFiles {
+  enum Index : std::uint8_t {
+    kEnterMemory,
+    kEnterPids,
+    kEnterCpu,
+    kEnterUnified,  // cgroup.procs, to enter
+    kMemoryEvents,
+    kMemoryPeak,
+    kMemoryNow,
+    kPidsEvents,
+    kPidsPeak,
+    kPidsNow,
+    kCpuStat,
+    kKill,
+    kCount
+  };
+  static constexpr int kEnterCount = 4;
+  std::array<Fd, kCount> file;
+};
+
+class CgroupTree {
+ public:
+  CgroupTree() = default;
+  // Makes the sandbox's groups and writes its limits. On an error nothing is left.
+  static Result<CgroupTree> create(const CgroupHost& host, const Plan& plan);
+  // The tree of a journal: the group directories by path, for remove().
+  static CgroupTree adopt(std::vector<std::string> paths);
+
+  bool empty() const { return groups_.empty(); }
+  // Absolute directories of the sandbox's groups, for the journal.
+  std::vector<std::string> paths() const;
+  HeldLimits held() const;
+  // Opens what the guest needs: its own groups (the v2 directory for CLONE_INTO_CGROUP first, or an
+  // invalid Fd), then cgroup.procs files to write "0" to.
+  Result<Fd> guest_directory() const;
+  Result<std::vector<Fd>> guest_entries() const;
+  // Files of the whole sandbox (the enter descriptors are invalid).
+  Result<SlotFiles> sandbox_files() const;
+  Result<Fd> freeze_file() const;
+
+  // Makes group x<number> in each hierarchy and opens its files.
+  Result<SlotFiles> make_slot(std::uint32_t number) const;
+  // Removes x<number> where it is empty by now; processes that still die are waited for at most
+  // `patience_ms`.
+  void remove_slot(std::uint32_t number, int patience_ms) const;
+
+  // Kills every member. Safe to call at any time.
+  void kill() const;
+  // Removes all groups, waiting at most `patience_ms` for members to be gone; names what stays.
+  Status remove(int patience_ms) const;
+
+ private:
+  struct Group {
+    std::string path;
+    bool v2 = false, memory = false, pids = false, cpu = false;
+  };
+  std::vector<Group> groups_;
+  Plan limits_;
+};
+
+}  // namespace caisson::wall

@@ -1,0 +1,318 @@
+#include "wall/namespace/namespace_wall.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "base/kernel_abi.h"
+#include "base/sys.h"
+#include "wall/namespace/box.h"
+#include "wall/namespace/cgroup.h"
+#include "wall/namespace/idmap.h"
+#include "wall/namespace/ids.h"
+#include "wall/namespace/setup.h"
+
+namespace caisson::wall {
+namespace {
+
+constexpr const char* kJournal = "journal";
+
+// The supervisor's requests to the launcher: one letter and a slot's number.
+struct BrokerRequest {
+  char what = 0;  // 'S' make a slot, 'D' remove it, 'K' kill its members
+  std::uint32_t number = 0;
+};
+
+class NamespacePrepared final : public Prepared {
+ public:
+  NamespacePrepared(const Plan& plan, const Place& place)
+      : plan_(plan), place_(place), steps_(plan.fault) {}
+
+  Status claim();
+  Result<std::unique_ptr<Box>> build(int broker_fd) override;
+  Status serve(int broker_fd) override;
+  Status clean_up(int patience_ms) override;
+
+ private:
+  Status check_limits() const;
+  Result<RootParts> make_parts();
+  Result<std::unique_ptr<Box>> build_steps(int broker_fd);
+
+  const Plan& plan_;
+  Place place_;
+  Steps steps_;
+  Ids ids_;
+  CgroupHost host_;
+  CgroupTree groups_;
+};
+
+Status NamespacePrepared::check_limits() const {
+  if (plan_.require_hard_limits == 0) return {};
+  const HeldLimits held = groups_.held();
+  struct Needed {
+    Limit limit;
+    std::uint64_t value;
+    const char* name;
+  };
+  const Needed needed[] = {{Limit::kMemory, plan_.memory, "memory"},
+                           {Limit::kCpus, plan_.cpu_milli, "cpus"}};
+  for (const Needed& entry : needed) {
+    if (entry.value != 0 && held[static_cast<std::size_t>(entry.limit)] == HeldBy::kNone)
+      return fail(Error::precondition(
+          std::string("limits.") + entry.name + " cannot be held hard here: " +
+          (host_.reason.empty() ? "the controller is missing" : host_.reason) +
+          "; drop --require-hard-limits or run where control groups are delegated"));
+  }
+  return {};
+}
+
+Status NamespacePrepared::claim() {
+  TRY(steps_.enter("ids"));
+  TRY_ASSIGN(ids_, allocate_ids(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
+  if (plan_.privileges != 0 && ids_.mode == IdMode::kSingle)
+    return fail(Error::precondition(
+        "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
+  host_ = find_cgroups("/proc");
+  TRY(steps_.enter("journal"));
+  std::string journal;
+  for (const CgroupPlace& place : host_.places)
+    journal += place.path + "/caisson-" + plan_.id + "\n";
+  const Fd file(::openat(place_.sandbox_directory_fd, kJournal,
+                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("create the journal");
+  if (::write(file.get(), journal.data(), journal.size()) != static_cast<ssize_t>(journal.size()))
+    return fail_errno("write the journal");
+  TRY(steps_.enter("cgroup"));
+  TRY_ASSIGN(groups_, CgroupTree::create(host_, plan_));
+  return check_limits();
+}
+
+Result<RootParts> NamespacePrepared::make_parts() {
+  RootParts parts;
+  parts.grants.resize(plan_.grants.size());
+  if (ids_.mode != IdMode::kRoot) return parts;
+  TRY(steps_.enter("image"));
+  if (plan_.image == PlanImage::kDirectory) {
+    std::uint64_t flags = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
+    if (plan_.privileges == 0) flags |= MOUNT_ATTR_NOSUID;
+    TRY_ASSIGN(parts.image, clone_mount(plan_.descriptors[plan_.image_fd], flags));
+    TRY_ASSIGN(const Fd mapping,
+               make_mapping(image_mapping(ids_.outer_uids, ids_.inner_uids, plan_.image_id_base),
+                            image_mapping(ids_.outer_gids, ids_.inner_gids, plan_.image_id_base)));
+    TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
+  }
+  TRY(steps_.enter("grants"));
+  Fd mapping;
+  std::pair<std::uint32_t, std::uint32_t> mapping_of;
+  for (std::size_t i = 0; i < plan_.grants.size(); ++i) {
+    const PlanGrant& grant = plan_.grants[i];
+    std::uint64_t flags = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    if (is_off(plan_.switches, Mechanism::kMountFlags)) flags = 0;
+    if (!grant.writable && !is_off(plan_.switches, Mechanism::kReadOnlyMounts))
+      flags |= MOUNT_ATTR_RDONLY;
+    TRY_ASSIGN(parts.grants[i], clone_mount(plan_.descriptors[grant.fd], flags));
+    const std::pair owner(grant.owner_uid, grant.owner_gid);
+    if (!mapping.valid() || mapping_of != owner) {
+      const auto uid = ids_.host_uid(plan_.user_uid), gid = ids_.host_gid(plan_.user_gid);
+      if (!uid || !gid) return fail(Error::invalid("the user's id is not mapped inside"));
+      TRY_ASSIGN(mapping, make_mapping({{owner.first, *uid, 1}}, {{owner.second, *gid, 1}}));
+      mapping_of = owner;
+    }
+    // Not every file system can be idmapped; then what is granted has the host's owners, none of
+    // whom exists inside.
+    (void)sys::mount_idmap(parts.grants[i].get(), mapping.get());
+  }
+  TRY_ASSIGN(parts.devices, make_device_mount());
+  return parts;
+}
+
+Result<std::unique_ptr<Box>> NamespacePrepared::build(int broker_fd) {
+  auto box = build_steps(broker_fd);
+  if (!box) {
+    const bool named = box.error().message().starts_with("in ");
+    return fail(named ? std::move(box).error() : steps_.name(std::move(box).error()));
+  }
+  return box;
+}
+
+Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
+  TRY_ASSIGN(RootParts parts, make_parts());
+  Fd guest;
+  if (ids_.mode == IdMode::kRoot) {
+    TRY_ASSIGN(guest, clone_mount(plan_.guest_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID));
+  }
+  BoxParts box;
+  box.slot_number = 1;
+  TRY_ASSIGN(box.first_slot, groups_.make_slot(box.slot_number));
+  TRY_ASSIGN(box.sandbox_files, groups_.sandbox_files());
+  TRY_ASSIGN(box.freeze, groups_.freeze_file());
+  TRY_ASSIGN(const Fd guest_directory, groups_.guest_directory());
+  TRY_ASSIGN(std::vector<Fd> entries, groups_.guest_entries());
+
+  int channel[2], report[2], maps[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
+    return fail_errno("socketpair");
+  box.channel = Fd(channel[0]);
+  Fd guest_channel(channel[1]);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0)
+    return fail_errno("socketpair");
+  const Fd report_here(report[0]);
+  Fd report_there(report[1]);
+  if (::pipe2(maps, O_CLOEXEC) != 0) return fail_errno("pipe2");
+  Fd maps_read(maps[0]);
+  Fd maps_write(maps[1]);
+
+  TRY(steps_.enter("clone"));
+  if (ids_.mode == IdMode::kRoot) {
+    // The creator's effective id becomes the owner of U, and with it of everything inside: the
+    // supervisor's own, so that it keeps its rights over the box when it has no others any more.
+    if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return fail_errno("securebits");
+    if (::setresgid(-1, ids_.supervisor_gid, -1) != 0) return fail_errno("setresgid");
+    if (::setresuid(-1, ids_.supervisor_uid, -1) != 0) return fail_errno("setresuid");
+  }
+  const auto unless_off = [&](Mechanism mechanism, std::uint64_t flag) -> std::uint64_t {
+    return is_off(plan_.switches, mechanism) ? 0 : flag;
+  };
+  clone_args arguments{};
+  int pid_fd = -1;
+  arguments.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_PIDFD |
+                    unless_off(Mechanism::kPidNamespace, CLONE_NEWPID) |
+                    unless_off(Mechanism::kNetNamespace, CLONE_NEWNET) |
+                    unless_off(Mechanism::kIpcNamespace, CLONE_NEWIPC) |
+                    unless_off(Mechanism::kUtsNamespace, CLONE_NEWUTS);
+  arguments.pidfd = reinterpret_cast<std::uint64_t>(&pid_fd);
+  arguments.exit_signal = SIGCHLD;
+  if (guest_directory.valid()) {
+    arguments.flags |= CLONE_INTO_CGROUP;
+    arguments.cgroup = static_cast<std::uint64_t>(guest_directory.get());
+  }
+  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (pid < 0) return fail_errno("clone3 of the box");
+  if (pid == 0) {
+    run_setup({.plan = plan_,
+               .ids = ids_,
+               .cgroups = host_.mode,
+               .group_entries = std::move(entries),
+               .parts = std::move(parts),
+               .guest = std::move(guest),
+               .channel = std::move(guest_channel),
+               .report = std::move(report_there),
+               .maps_written = std::move(maps_read)});
+  }
+  box.guest_pidfd = Fd(pid_fd);
+  box.guest_pid = static_cast<int>(pid);
+  report_there.reset();
+  guest_channel.reset();
+  TRY(steps_.enter("maps"));
+  TRY(apply_outer_maps(ids_, static_cast<pid_t>(pid)));
+  if (::write(maps_write.get(), "m", 1) != 1) return fail_errno("release the setup child");
+  auto answer = sys::recv_message(report_here.get(), 4096);
+  if (!answer) return fail(std::move(answer).error());
+  if (answer->bytes != "ok") {
+    return fail(Error::internal(answer->bytes.empty()
+                                    ? std::string("in setup: the setup child died")
+                                    : "in " + answer->bytes));
+  }
+  if (answer->descriptors.size() != 1)
+    return fail(Error::internal("in setup: no writable layer came back"));
+  box.layer = std::move(answer->descriptors[0]);
+  TRY(steps_.enter("ready"));
+  box.ids_mode = ids_.mode;
+  box.supervisor_uid = ids_.supervisor_uid;
+  box.supervisor_gid = ids_.supervisor_gid;
+  box.has_groups = !groups_.empty();
+  box.legacy = host_.mode == CgroupMode::kLegacy;
+  box.held = groups_.held();
+  return make_namespace_box(plan_, std::move(box), broker_fd);
+}
+
+Status NamespacePrepared::serve(int broker_fd) {
+  TRY_ASSIGN(const sys::Message message, sys::recv_message(broker_fd, sizeof(BrokerRequest)));
+  if (message.bytes.empty()) return fail(Error::unavailable("the supervisor closed"));
+  BrokerRequest request;
+  if (message.bytes.size() != sizeof request)
+    return fail(Error::invalid("a request of wrong size"));
+  std::memcpy(&request, message.bytes.data(), sizeof request);
+  switch (request.what) {
+    case 'S': {
+      auto files = groups_.make_slot(request.number);
+      if (!files) return sys::send_message(broker_fd, files.error().message(), {});
+      std::string present(SlotFiles::kCount, '\0');
+      std::vector<int> descriptors;
+      for (std::size_t i = 0; i < SlotFiles::kCount; ++i) {
+        if (!files->file[i].valid()) continue;
+        present[i] = 1;
+        descriptors.push_back(files->file[i].get());
+      }
+      return sys::send_message(broker_fd, present, descriptors);
+    }
+    case 'D':
+      groups_.remove_slot(request.number, 200);
+      return {};
+    case 'K':
+      groups_.kill();
+      return {};
+    default:
+      return fail(Error::invalid("an unknown request"));
+  }
+}
+
+Status NamespacePrepared::clean_up(int patience_ms) {
+  groups_.kill();
+  auto removed = groups_.remove(patience_ms);
+  (void)::unlinkat(place_.sandbox_directory_fd, kJournal, 0);
+  return removed;
+}
+
+class NamespaceWall final : public Wall {
+ public:
+  std::string_view name() const override { return "namespace"; }
+  std::uint32_t capabilities() const override { return kCanFreeze | kCanGrantDirectories; }
+
+  Result<std::unique_ptr<Prepared>> prepare(const Plan& plan, const Place& place) override {
+    auto prepared = std::make_unique<NamespacePrepared>(plan, place);
+    if (auto claimed = prepared->claim(); !claimed) {
+      (void)prepared->clean_up(0);
+      return fail(std::move(claimed).error());
+    }
+    return std::unique_ptr<Prepared>(std::move(prepared));
+  }
+
+  Status sweep(int directory_fd) override {
+    auto journal = sys::read_file(directory_fd, kJournal, 64 * 1024);
+    if (!journal) {
+      if (journal.error().error_number() == ENOENT) return {};
+      return fail(std::move(journal).error());
+    }
+    std::vector<std::string> paths;
+    std::size_t start = 0;
+    while (start < journal->size()) {
+      const std::size_t end = std::min(journal->find('\n', start), journal->size());
+      const std::string path = journal->substr(start, end - start);
+      // Only ever a group of ours.
+      if (path.starts_with("/") && path.find("/caisson-") != std::string::npos)
+        paths.push_back(path);
+      start = end + 1;
+    }
+    const CgroupTree tree = CgroupTree::adopt(std::move(paths));
+    tree.kill();
+    TRY(tree.remove(2000));
+    if (::unlinkat(directory_fd, kJournal, 0) != 0 && errno != ENOENT)
+      return fail_errno("remove the journal");
+    return {};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Wall> make_namespace_wall() {
+  return std::make_unique<NamespaceWall>();
+}
+
+}  // namespace caisson::wall

@@ -1,0 +1,522 @@
+#include "wall/namespace/rootfs.h"
+
+#include <sys/mount.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/kernel_abi.h"
+#include "base/sys.h"
+#include "image/host_etc.h"
+#include "wall/namespace/masks.h"
+
+namespace caisson::wall {
+namespace {
+
+struct DeviceNode {
+  const char* name;
+  unsigned major, minor;
+};
+constexpr DeviceNode kDeviceNodes[] = {{"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
+                                       {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}};
+
+// The tty group of Debian and most others.
+constexpr std::uint32_t kTtyGroup = 5;
+
+// Where the new root is put together: any directory that every host has. It is covered in this
+// mount namespace alone, which nobody else sees.
+constexpr const char* kAssembly = "/sys";
+
+std::string random_hex(std::size_t bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string raw(bytes, '\0');
+  (void)::getrandom(raw.data(), raw.size(), 0);
+  std::string text;
+  for (const char byte : raw) {
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return text;
+}
+
+std::string random_uuid() {
+  std::string text = random_hex(16);
+  text[12] = '4';
+  text[16] = 'a';
+  for (const std::size_t at : {8, 13, 18, 23}) text.insert(at, 1, '-');
+  return text;
+}
+
+Result<Fd> open_path(int directory_fd, const std::string& path) {
+  Fd fd(::openat(directory_fd, path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return fail_errno("open " + path);
+  return fd;
+}
+
+Status make_directory(int directory_fd, const char* name, unsigned mode) {
+  if (::mkdirat(directory_fd, name, mode) != 0 && errno != EEXIST)
+    return fail_errno(std::string("mkdir ") + name);
+  return {};
+}
+
+}  // namespace
+
+Result<Fd> clone_mount(int path_fd, std::uint64_t attributes) {
+  TRY_ASSIGN(Fd mount, sys::open_tree(path_fd, "", OPEN_TREE_CLONE | AT_RECURSIVE));
+  TRY(sys::mount_setattr(mount.get(), true, attributes, 0));
+  return mount;
+}
+
+Result<Fd> reopen_here(int path_fd) {
+  char target[4096];
+  const std::string link = "/proc/self/fd/" + std::to_string(path_fd);
+  const ssize_t length = ::readlink(link.c_str(), target, sizeof target);
+  if (length < 0) return fail_errno("readlink of a granted path");
+  if (length == sizeof target) return fail(Error::invalid("a granted path is too long"));
+  const std::string path(target, static_cast<std::size_t>(length));
+  TRY_ASSIGN(Fd again, open_path(AT_FDCWD, path));
+  struct stat before{}, now{};
+  if (::fstat(path_fd, &before) != 0 || ::fstat(again.get(), &now) != 0) return fail_errno("fstat");
+  if (before.st_dev != now.st_dev || before.st_ino != now.st_ino)
+    return fail(Error{Code::kAborted, path + " was exchanged while the sandbox was made"});
+  return again;
+}
+
+Result<Fd> make_device_mount() {
+  const sys::MountOption options[] = {{"mode", "755"}, {"size", "64k"}, {"nr_inodes", "64"}};
+  TRY_ASSIGN(Fd mount, sys::make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+  // The umask is the caller's; nodes must have exactly this mode.
+  const mode_t mask = ::umask(0);
+  for (const DeviceNode& node : kDeviceNodes) {
+    if (::mknodat(mount.get(), node.name, S_IFCHR | 0666, makedev(node.major, node.minor)) != 0) {
+      ::umask(mask);
+      return fail_errno(std::string("mknod ") + node.name);
+    }
+  }
+  ::umask(mask);
+  for (const char* name : {"pts", "shm"}) TRY(make_directory(mount.get(), name, 0755));
+  return mount;
+}
+
+std::uint64_t RootBuilder::safe_flags() const {
+  if (is_off(off_, Mechanism::kMountFlags)) return 0;
+  return MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
+}
+
+Status RootBuilder::own(int directory_fd, const char* name, std::uint32_t uid, std::uint32_t gid) {
+  // An id that N does not know stays the guest's, which nobody inside can become.
+  const std::uint32_t owner = mapped(ids_.inner_uids, uid).value_or(0);
+  const std::uint32_t group = mapped(ids_.inner_gids, gid).value_or(0);
+  if (::fchownat(directory_fd, name, owner, group, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0)
+    return fail_errno(std::string("chown ") + name);
+  return {};
+}
+
+Status RootBuilder::write_new(int directory_fd, const char* name, std::string_view contents,
+                              unsigned mode) {
+  // The image's own file of that name, whatever kind it is, makes room.
+  if (::unlinkat(directory_fd, name, 0) != 0 && errno != ENOENT)
+    return fail_errno(std::string("unlink ") + name);
+  const Fd file(
+      ::openat(directory_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (!file.valid()) return fail_errno(std::string("create ") + name);
+  if (::write(file.get(), contents.data(), contents.size()) !=
+      static_cast<ssize_t>(contents.size()))
+    return fail_errno(std::string("write ") + name);
+  if (::fchmod(file.get(), mode) != 0) return fail_errno(std::string("chmod ") + name);
+  return own(file.get(), "", 0, 0);
+}
+
+Status RootBuilder::bind(int source_fd, int directory_fd, const std::string& name,
+                         std::uint64_t attributes) {
+  TRY_ASSIGN(const Fd mount, clone_mount(source_fd, attributes));
+  return sys::move_mount(mount.get(), directory_fd, name);
+}
+
+Result<Fd> RootBuilder::make_path(const std::string& path, unsigned mode) {
+  TRY_ASSIGN(Fd at, open_path(root_.get(), "."));
+  std::size_t start = 1;
+  while (start < path.size()) {
+    const std::size_t end = std::min(path.find('/', start), path.size());
+    const std::string prefix = path.substr(1, end - 1);
+    // Links of the image count as inside, whatever they point to.
+    auto next = sys::openat2(root_.get(), prefix, O_PATH | O_DIRECTORY, 0,
+                             RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    if (!next && next.error().error_number() == ENOENT) {
+      const std::string name = path.substr(start, end - start);
+      if (::mkdirat(at.get(), name.c_str(), mode) != 0) return fail_errno("mkdir " + prefix);
+      TRY(own(at.get(), name.c_str(), plan_.user_uid, plan_.user_gid));
+      next = sys::openat2(at.get(), name, O_PATH | O_DIRECTORY, 0,
+                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    }
+    if (!next) return fail(std::move(next).error().with("/" + prefix));
+    at = std::move(next).value();
+    start = end + 1;
+  }
+  return at;
+}
+
+Status RootBuilder::make_layer() {
+  TRY(steps_.enter("layer"));
+  const std::string size = std::to_string(plan_.disk), inodes = std::to_string(plan_.inodes);
+  std::vector<sys::MountOption> options = {{"mode", "755"}};
+  const bool limited = !is_off(off_, Mechanism::kLayerLimits);
+  // Without a limit of ours tmpfs would take half of the host's memory; "0" is no limit at all.
+  options.push_back({"size", limited && plan_.disk != 0 ? size.c_str() : "0"});
+  options.push_back({"nr_inodes", limited && plan_.inodes != 0 ? inodes.c_str() : "0"});
+  std::uint64_t flags = safe_flags();
+  if (plan_.privileges != 0) flags &= ~static_cast<std::uint64_t>(MOUNT_ATTR_NOSUID);
+  TRY_ASSIGN(layer_, sys::make_mount("tmpfs", options, static_cast<unsigned>(flags)));
+  return sys::move_mount(layer_.get(), AT_FDCWD, kAssembly);
+}
+
+Status RootBuilder::make_host_root() {
+  TRY(steps_.enter("root"));
+  // The root is a directory of the layer, so that what else the layer holds has no name inside.
+  TRY(make_directory(layer_.get(), "root", 0755));
+  TRY_ASSIGN(const Fd source_root, open_path(AT_FDCWD, std::string(kAssembly) + "/root"));
+  std::uint64_t root_flags = safe_flags();
+  if (plan_.privileges != 0) root_flags &= ~static_cast<std::uint64_t>(MOUNT_ATTR_NOSUID);
+  TRY(bind(source_root.get(), source_root.get(), "", root_flags));
+  TRY_ASSIGN(root_, open_path(AT_FDCWD, std::string(kAssembly) + "/root"));
+  TRY(own(root_.get(), "", 0, 0));
+  TRY(make_directory(root_.get(), "usr", 0755));
+  std::uint64_t flags = safe_flags() | MOUNT_ATTR_NOSUID;
+  if (!is_off(off_, Mechanism::kReadOnlyMounts)) flags |= MOUNT_ATTR_RDONLY;
+  TRY_ASSIGN(const Fd usr, open_path(AT_FDCWD, "/usr"));
+  TRY(bind(usr.get(), root_.get(), "usr", flags));
+  // Merged hosts have links here, others have directories.
+  for (const char* name : {"bin", "sbin", "lib", "lib32", "lib64", "libx32"}) {
+    const std::string path = std::string("/") + name;
+    char target[256];
+    const ssize_t length = ::readlink(path.c_str(), target, sizeof target - 1);
+    if (length > 0) {
+      target[length] = '\0';
+      if (::symlinkat(target, root_.get(), name) != 0) return fail_errno("symlink " + path);
+      continue;
+    }
+    if (::access(path.c_str(), F_OK) != 0) continue;
+    TRY(make_directory(root_.get(), name, 0755));
+    TRY_ASSIGN(const Fd source, open_path(AT_FDCWD, path));
+    TRY(bind(source.get(), root_.get(), name, flags));
+  }
+  return {};
+}
+
+Status RootBuilder::make_image_root() {
+  TRY(steps_.enter("root"));
+  for (const char* name : {"upper", "work", "lower", "root"})
+    TRY(make_directory(layer_.get(), name, 0755));
+  Fd image = std::move(parts_.image);
+  if (!image.valid()) {
+    TRY_ASSIGN(const Fd here,
+               reopen_here(plan_.descriptors[static_cast<std::size_t>(plan_.image_fd)]));
+    TRY_ASSIGN(image, clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV));
+  }
+  TRY_ASSIGN(const Fd assembly, open_path(AT_FDCWD, kAssembly));
+  TRY(sys::move_mount(image.get(), assembly.get(), "lower"));
+  // The root directory itself is the upper one: give it the image's own mode and owner.
+  struct stat image_root{};
+  if (::fstatat(assembly.get(), "lower", &image_root, 0) != 0) return fail_errno("stat lower");
+  if (::fchmodat(assembly.get(), "upper", image_root.st_mode & 07777, 0) != 0)
+    return fail_errno("chmod upper");
+  TRY(own(assembly.get(), "upper", 0, 0));
+  if (::fchdir(assembly.get()) != 0) return fail_errno("fchdir");
+  std::vector<sys::MountOption> options = {
+      {"lowerdir", "lower"}, {"upperdir", "upper"}, {"workdir", "work"}};
+  options.push_back({"userxattr", nullptr});
+  std::uint64_t flags = safe_flags();
+  if (plan_.privileges != 0) flags &= ~static_cast<std::uint64_t>(MOUNT_ATTR_NOSUID);
+  TRY_ASSIGN(const Fd overlay, sys::make_mount("overlay", options, static_cast<unsigned>(flags)));
+  TRY(sys::move_mount(overlay.get(), assembly.get(), "root"));
+  TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
+  return {};
+}
+
+Status RootBuilder::make_directories() {
+  const mode_t mask = ::umask(0);
+  const auto make_all = [&]() -> Status {
+    for (const char* name :
+         {"dev", "proc", "sys", "etc", "run", "var", "home", "mnt", "opt", "srv"})
+      TRY(make_directory(root_.get(), name, 0755));
+    TRY(make_directory(root_.get(), "root", 0700));
+    TRY(own(root_.get(), "root", 0, 0));
+    TRY(make_directory(root_.get(), "tmp", 01777));
+    if (plan_.image == PlanImage::kHost) {
+      for (const char* name : {"var/lib", "var/log", "var/cache"})
+        TRY(make_directory(root_.get(), name, 0755));
+      TRY(make_directory(root_.get(), "var/tmp", 01777));
+      TRY(make_directory(root_.get(), "home/user", 0755));
+      TRY(own(root_.get(), "home/user", plan_.user_uid, plan_.user_gid));
+    }
+    return {};
+  };
+  const auto made = make_all();
+  ::umask(mask);
+  return made;
+}
+
+Status RootBuilder::mount_devices() {
+  TRY(steps_.enter("device"));
+  // Shared memory counts against the layer: a directory of it that is not in the root's tree.
+  const mode_t mask = ::umask(0);
+  if (parts_.devices.valid()) {
+    TRY(sys::move_mount(parts_.devices.get(), root_.get(), "dev"));
+  } else {
+    const sys::MountOption options[] = {{"mode", "755"}, {"size", "64k"}, {"nr_inodes", "64"}};
+    TRY_ASSIGN(const Fd devices,
+               sys::make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+    TRY(sys::move_mount(devices.get(), root_.get(), "dev"));
+    for (const DeviceNode& node : kDeviceNodes) {
+      const std::string path = std::string("/dev/") + node.name;
+      TRY_ASSIGN(const Fd source, open_path(AT_FDCWD, path));
+      struct stat facts{};
+      if (::fstat(source.get(), &facts) != 0) return fail_errno("stat " + path);
+      if (!S_ISCHR(facts.st_mode) || facts.st_rdev != makedev(node.major, node.minor))
+        return fail(Error::precondition("the host's " + path + " is not that device"));
+      const Fd target(::openat(root_.get(), (std::string("dev/") + node.name).c_str(),
+                               O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0444));
+      if (!target.valid()) return fail_errno("create " + path);
+      TRY(bind(source.get(), target.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+    }
+    TRY_ASSIGN(const Fd inside, open_path(root_.get(), "dev"));
+    for (const char* name : {"pts", "shm"}) TRY(make_directory(inside.get(), name, 0755));
+  }
+  TRY_ASSIGN(const Fd dev, open_path(root_.get(), "dev"));
+  if (is_off(off_, Mechanism::kDevices)) {
+    TRY_ASSIGN(const Fd all, open_path(AT_FDCWD, "/dev"));
+    TRY(bind(all.get(), root_.get(), "dev", 0));
+    ::umask(mask);
+    return {};
+  }
+  TRY(make_directory(layer_.get(), "shm", 01777));
+  TRY_ASSIGN(const Fd shm, open_path(AT_FDCWD, std::string(kAssembly) + "/shm"));
+  TRY(bind(shm.get(), dev.get(), "shm", safe_flags() | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+  const std::string tty_group = std::to_string(mapped(ids_.inner_gids, kTtyGroup).value_or(0));
+  const sys::MountOption options[] = {
+      {"newinstance", nullptr}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", tty_group.c_str()}};
+  TRY_ASSIGN(const Fd terminals,
+             sys::make_mount("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+  TRY(sys::move_mount(terminals.get(), dev.get(), "pts"));
+  constexpr std::pair<const char*, const char*> kLinks[] = {{"pts/ptmx", "ptmx"},
+                                                            {"/proc/self/fd", "fd"},
+                                                            {"/proc/self/fd/0", "stdin"},
+                                                            {"/proc/self/fd/1", "stdout"},
+                                                            {"/proc/self/fd/2", "stderr"}};
+  for (const auto& [target, name] : kLinks) {
+    if (::symlinkat(target, dev.get(), name) != 0)
+      return fail_errno(std::string("symlink /dev/") + name);
+  }
+  ::umask(mask);
+  return {};
+}
+
+Status RootBuilder::mount_process(int proc_fd) {
+  TRY(steps_.enter("process"));
+  TRY_ASSIGN(const Fd target, sys::openat2(root_.get(), "proc", O_PATH | O_DIRECTORY, 0,
+                                           RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+  TRY(sys::move_mount(proc_fd, target.get(), ""));
+  TRY_ASSIGN(const Fd proc, sys::openat2(root_.get(), "proc", O_PATH | O_DIRECTORY, 0,
+                                         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+  struct statfs facts{};
+  if (::fstatfs(proc.get(), &facts) != 0) return fail_errno("fstatfs /proc");
+  if (facts.f_type != PROC_SUPER_MAGIC)
+    return fail(Error::internal("what is mounted on /proc is not a proc file system"));
+  // Two sources cover everything: an empty file and an empty directory, both read-only.
+  constexpr std::uint64_t kBarred =
+      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+  if (!is_off(off_, Mechanism::kProcReadOnly)) {
+    for (const char* name : kReadOnlyProc) {
+      auto source = open_path(proc.get(), name);
+      if (!source) continue;  // not in this kernel
+      TRY(bind(source->get(), proc.get(), name, kBarred));
+    }
+  }
+  TRY(write_new(layer_.get(), ".empty", "", 0444));
+  TRY_ASSIGN(const Fd empty_file, open_path(AT_FDCWD, std::string(kAssembly) + "/.empty"));
+  TRY_ASSIGN(const Fd file_mount, clone_mount(empty_file.get(), kBarred));
+  TRY(make_directory(layer_.get(), ".void", 0555));
+  TRY_ASSIGN(const Fd empty_directory, open_path(AT_FDCWD, std::string(kAssembly) + "/.void"));
+  if (!is_off(off_, Mechanism::kProcMasks)) {
+    for (const char* name : kMaskedProc) {
+      struct stat entry{};
+      if (::fstatat(proc.get(), name, &entry, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      const int source = S_ISDIR(entry.st_mode) ? empty_directory.get() : empty_file.get();
+      TRY(bind(source, proc.get(), name, kBarred));
+    }
+  }
+  TRY(write_new(layer_.get(), ".boot_id", random_uuid() + "\n", 0444));
+  TRY_ASSIGN(const Fd boot_id, open_path(AT_FDCWD, std::string(kAssembly) + "/.boot_id"));
+  TRY(bind(boot_id.get(), proc.get(), "sys/kernel/random/boot_id", kBarred));
+  // The sources need no name any more; what is bound keeps them.
+  for (const char* name : {".empty", ".boot_id"}) (void)::unlinkat(layer_.get(), name, 0);
+  (void)::unlinkat(layer_.get(), ".void", AT_REMOVEDIR);
+  return {};
+}
+
+Status RootBuilder::make_system() {
+  TRY(steps_.enter("system"));
+  // Runtimes that size themselves by their control group find the numbers where they look for them;
+  // the control group file system itself is never mounted inside.
+  TRY_ASSIGN(const Fd sys_dir, sys::openat2(root_.get(), "sys", O_PATH | O_DIRECTORY, 0,
+                                            RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+  const sys::MountOption options[] = {{"mode", "755"}, {"size", "64k"}, {"nr_inodes", "32"}};
+  TRY_ASSIGN(
+      const Fd mount,
+      sys::make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  const std::string memory = plan_.memory == 0 ? "max" : std::to_string(plan_.memory);
+  const std::string quota = plan_.cpu_milli == 0 ? "max" : std::to_string(plan_.cpu_milli * 100);
+  const auto put = [&](const std::string& path, const std::string& value) -> Status {
+    const Fd file(
+        ::openat(mount.get(), path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444));
+    if (!file.valid()) return fail_errno("create " + path);
+    const std::string line = value + "\n";
+    if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      return fail_errno("write " + path);
+    return {};
+  };
+  TRY(make_directory(mount.get(), "fs", 0755));
+  TRY(make_directory(mount.get(), "fs/cgroup", 0755));
+  TRY(put("fs/cgroup/memory.max", memory));
+  TRY(put("fs/cgroup/cpu.max", quota + " 100000"));
+  TRY(put("fs/cgroup/cgroup.controllers", "cpu memory pids"));
+  if (cgroups_ == CgroupMode::kHybrid || cgroups_ == CgroupMode::kLegacy) {
+    for (const char* name : {"fs/cgroup/memory", "fs/cgroup/cpu"})
+      TRY(make_directory(mount.get(), name, 0755));
+    TRY(put("fs/cgroup/memory/memory.limit_in_bytes",
+            plan_.memory == 0 ? "9223372036854771712" : memory));
+    TRY(put("fs/cgroup/cpu/cpu.cfs_quota_us", plan_.cpu_milli == 0 ? "-1" : quota));
+    TRY(put("fs/cgroup/cpu/cpu.cfs_period_us", "100000"));
+  }
+  TRY(sys::mount_setattr(mount.get(), false, MOUNT_ATTR_RDONLY, 0));
+  return sys::move_mount(mount.get(), sys_dir.get(), "");
+}
+
+Status RootBuilder::write_generated(int etc_fd, const std::vector<image::GeneratedFile>& files) {
+  for (const image::GeneratedFile& file : files) {
+    const std::string name = file.path.substr(sizeof "/etc/" - 1);
+    if (!S_ISLNK(file.mode)) {
+      TRY(write_new(etc_fd, name.c_str(), file.contents, file.mode));
+      continue;
+    }
+    if (::symlinkat(file.contents.c_str(), etc_fd, name.c_str()) != 0)
+      return fail_errno("symlink " + file.path);
+  }
+  return {};
+}
+
+Status RootBuilder::make_etc() {
+  TRY(steps_.enter("etc"));
+  TRY_ASSIGN(const Fd etc, sys::openat2(root_.get(), "etc", O_RDONLY | O_DIRECTORY, 0,
+                                        RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+  const std::string machine_id = random_hex(16);
+  if (plan_.image != PlanImage::kHost)
+    return write_generated(etc.get(), image::sandbox_files(plan_.hostname, machine_id));
+  TRY_ASSIGN(const Fd host_etc, open_path(AT_FDCWD, "/etc"));
+  if (is_off(off_, Mechanism::kGeneratedEtc))
+    return bind(host_etc.get(), root_.get(), "etc", safe_flags());
+  const image::HostUser user{.uid = plan_.user_uid, .gid = plan_.user_gid};
+  TRY(write_generated(etc.get(), image::host_files(plan_.hostname, machine_id, user)));
+  TRY_ASSIGN(const std::vector<image::HostEtcEntry> entries, image::open_host_etc(host_etc.get()));
+  for (const image::HostEtcEntry& entry : entries) {
+    const std::size_t slash = entry.path.rfind('/');
+    const std::string folder =
+        "/etc" + (slash == std::string::npos ? "" : "/" + entry.path.substr(0, slash));
+    const std::string leaf = entry.path.substr(slash == std::string::npos ? 0 : slash + 1);
+    TRY_ASSIGN(const Fd parent, make_path(folder, 0755));
+    if (entry.kind == image::HostEtcKind::kLink) {
+      if (::symlinkat(entry.target.c_str(), parent.get(), leaf.c_str()) != 0 && errno != EEXIST)
+        return fail_errno("symlink /etc/" + entry.path);
+      continue;
+    }
+    if (entry.kind == image::HostEtcKind::kDirectory) {
+      TRY(make_directory(parent.get(), leaf.c_str(), 0755));
+    } else {
+      TRY(write_new(parent.get(), leaf.c_str(), "", 0444));
+    }
+    TRY(bind(entry.fd.get(), parent.get(), leaf,
+             safe_flags() | MOUNT_ATTR_NOSUID | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC));
+  }
+  return {};
+}
+
+Status RootBuilder::bind_grants() {
+  TRY(steps_.enter("bind"));
+  std::vector<std::size_t> order(plan_.grants.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  // A grant below another one comes after it.
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return plan_.grants[a].to < plan_.grants[b].to; });
+  for (const std::size_t index : order) {
+    const PlanGrant& grant = plan_.grants[index];
+    const std::size_t slash = grant.to.rfind('/');
+    const std::string leaf = grant.to.substr(slash + 1);
+    TRY_ASSIGN(const Fd parent, make_path(grant.to.substr(0, slash), 0755));
+    Fd mount = std::move(parts_.grants[index]);
+    if (!mount.valid()) {
+      TRY_ASSIGN(const Fd here, reopen_here(plan_.descriptors[grant.fd]));
+      std::uint64_t flags = safe_flags() | MOUNT_ATTR_NOSUID;
+      if (!grant.writable && !is_off(off_, Mechanism::kReadOnlyMounts)) flags |= MOUNT_ATTR_RDONLY;
+      TRY_ASSIGN(mount, clone_mount(here.get(), flags));
+    }
+    if (grant.directory) {
+      if (::mkdirat(parent.get(), leaf.c_str(), 0755) != 0 && errno != EEXIST)
+        return fail_errno("mkdir " + grant.to);
+    } else {
+      const Fd file(
+          ::openat(parent.get(), leaf.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0444));
+      if (!file.valid() && errno != EACCES && errno != EROFS)
+        return fail_errno("create " + grant.to);
+    }
+    TRY_ASSIGN(const Fd target,
+               sys::openat2(parent.get(), leaf, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+    TRY(sys::move_mount(mount.get(), target.get(), ""));
+  }
+  return {};
+}
+
+Status RootBuilder::build(int proc_fd) {
+  TRY(make_layer());
+  if (plan_.image == PlanImage::kHost) {
+    TRY(make_host_root());
+  } else {
+    TRY(make_image_root());
+  }
+  TRY(make_directories());
+  TRY(mount_devices());
+  TRY(mount_process(proc_fd));
+  TRY(make_system());
+  TRY(make_etc());
+  return bind_grants();
+}
+
+Status RootBuilder::enter() {
+  TRY(steps_.enter("pivot"));
+  struct stat wanted{}, got{};
+  if (::fstat(root_.get(), &wanted) != 0) return fail_errno("stat of the new root");
+  if (::fchdir(root_.get()) != 0) return fail_errno("fchdir to the new root");
+  if (is_off(off_, Mechanism::kPivot)) {
+    if (::chroot(".") != 0) return fail_errno("chroot");
+    return {};
+  }
+  if (::syscall(SYS_pivot_root, ".", ".") != 0) return fail_errno("pivot_root");
+  // The old root lies over the new one now; taking it off leaves only the new one.
+  if (::umount2(".", MNT_DETACH) != 0) return fail_errno("umount of the old root");
+  if (::chdir("/") != 0) return fail_errno("chdir /");
+  if (::stat("/", &got) != 0) return fail_errno("stat /");
+  if (got.st_dev != wanted.st_dev || got.st_ino != wanted.st_ino)
+    return fail(Error::internal("the root is not the one that was built"));
+  struct stat above{};
+  if (::stat("/..", &above) != 0 || above.st_dev != wanted.st_dev || above.st_ino != wanted.st_ino)
+    return fail(Error::internal("something is still reachable above the root"));
+  return {};
+}
+
+}  // namespace caisson::wall

@@ -1,0 +1,89 @@
+// The throwaway root of a sandbox, built by the setup child inside its fresh namespaces.
+//
+// The writable layer is one tmpfs with hard limits in bytes and inodes. The host image is that
+// tmpfs with the host's /usr bound read-only and a generated /etc; an unpacked image is the lower
+// side of an overlay whose upper side is that tmpfs. /dev, /proc, a stand-in for /sys/fs/cgroup and
+// the granted paths come on top; enter_root() then pivots into it and lets the old root go.
+// Everything is done through descriptors of the new mount interface; no path is resolved twice.
+#pragma once
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/switches.h"
+#include "image/host_etc.h"
+#include "wall/namespace/cgroup.h"
+#include "wall/namespace/ids.h"
+#include "wall/namespace/steps.h"
+#include "wall/plan.h"
+
+namespace caisson::wall {
+
+// What the supervisor prepared with the caller's rights before it cloned the setup child.
+struct RootParts {
+  Fd image;                // detached mount of the image, idmapped; invalid: bind it here
+  std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it here
+  Fd devices;              // detached tmpfs with the device nodes; invalid: bind the host's
+};
+
+// The clone of a host path that a descriptor names, as a detached mount with the given attributes
+// (MOUNT_ATTR_*), submounts included.
+Result<Fd> clone_mount(int path_fd, std::uint64_t attributes);
+
+// The same path opened in this mount namespace, which must be a copy of the one in which `path_fd`
+// was opened. Fails where the path leads to another file by now.
+Result<Fd> reopen_here(int path_fd);
+
+// A detached tmpfs with null, zero, full, random, urandom and tty. Needs the right to make device
+// nodes.
+Result<Fd> make_device_mount();
+
+class RootBuilder {
+ public:
+  RootBuilder(const Plan& plan, const Ids& ids, CgroupMode cgroups, SwitchMask off, RootParts parts,
+              Steps& steps)
+      : plan_(plan),
+        ids_(ids),
+        cgroups_(cgroups),
+        off_(off),
+        parts_(std::move(parts)),
+        steps_(steps) {}
+
+  // Builds all of it; enter() comes next. `proc_fd` is this pid namespace's own, whole /proc.
+  Status build(int proc_fd);
+  // pivot_root, detach the old root, and look that it is gone.
+  Status enter();
+  // The writable layer, for fstatfs(2).
+  int layer_fd() const { return layer_.get(); }
+
+ private:
+  Status make_layer();
+  Status make_host_root();
+  Status make_image_root();
+  Status make_directories();
+  Status mount_devices();
+  Status mount_process(int proc_fd);
+  Status make_system();
+  Status make_etc();
+  Status write_generated(int etc_fd, const std::vector<image::GeneratedFile>& files);
+  Status bind_grants();
+
+  // Walks `path` inside the new root, making missing directories; the last one is returned.
+  Result<Fd> make_path(const std::string& path, unsigned mode);
+  Status write_new(int directory_fd, const char* name, std::string_view contents, unsigned mode);
+  Status own(int directory_fd, const char* name, std::uint32_t uid, std::uint32_t gid);
+  Status bind(int source_fd, int directory_fd, const std::string& name, std::uint64_t attributes);
+  std::uint64_t safe_flags() const;
+
+  const Plan& plan_;
+  const Ids& ids_;
+  CgroupMode cgroups_;
+  SwitchMask off_;
+  RootParts parts_;
+  Steps& steps_;
+  Fd layer_;  // tmpfs
+  Fd root_;   // the new root, attached
+};
+
+}  // namespace caisson::wall

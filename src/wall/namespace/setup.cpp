@@ -1,0 +1,253 @@
+#include "wall/namespace/setup.h"
+
+#include <grp.h>
+#include <net/if.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "base/kernel_abi.h"
+#include "base/sys.h"
+
+namespace caisson::wall {
+namespace {
+
+constexpr int kChannelFd = 3;
+constexpr int kUsernsFd = 4;
+
+class Setup {
+ public:
+  explicit Setup(SetupInput input)
+      : input_(std::move(input)), plan_(input_.plan), steps_(input_.plan.fault) {}
+
+  Status run();
+  const Steps& steps() const { return steps_; }
+  int report_fd() const { return input_.report.get(); }
+
+ private:
+  bool off(Mechanism mechanism) const { return is_off(plan_.switches, mechanism); }
+  Status enter_namespaces();
+  Status make_proc();
+  Status set_up_network();
+  Status make_inner_userns();
+  Status forbid_namespaces();
+  Status drop_capabilities();
+  Status become_guest();
+
+  SetupInput input_;
+  const Plan& plan_;
+  Steps steps_;
+  Fd proc_;
+  Fd inner_;
+  int layer_fd_ = -1;
+};
+
+Status Setup::enter_namespaces() {
+  TRY(steps_.enter("enter"));
+  // The supervisor is our parent in another pid namespace; if it dies so do we, and with PID 1
+  // everything inside.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
+  char byte;
+  ssize_t got;
+  do {
+    got = ::read(input_.maps_written.get(), &byte, 1);
+  } while (got < 0 && errno == EINTR);
+  if (got != 1) return fail(Error{Code::kCancelled, "the supervisor is gone"});
+  // Ids of U from now on; the host ids behind them are nobody's.
+  if (input_.ids.mode == IdMode::kRoot && ::setgroups(0, nullptr) != 0)
+    return fail_errno("setgroups");
+  if (::setresgid(0, 0, 0) != 0) return fail_errno("setresgid");
+  if (::setresuid(0, 0, 0) != 0) return fail_errno("setresuid");
+  // Changing ids clears the death signal and our own /proc files belong to somebody else.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
+  if (::prctl(PR_SET_DUMPABLE, 1) != 0) return fail_errno("prctl dumpable");
+  for (const Fd& entry : input_.group_entries) {
+    if (::write(entry.get(), "0", 1) != 1) return fail_errno("enter the control group");
+  }
+  // Only now that we are in our groups: their place becomes the root of what is seen inside.
+  if (!off(Mechanism::kCgroupNamespace) && ::unshare(CLONE_NEWCGROUP) != 0)
+    return fail_errno("unshare cgroup namespace");
+  return {};
+}
+
+Status Setup::make_proc() {
+  std::vector<sys::MountOption> options;
+  if (!off(Mechanism::kHidepid)) options.push_back({"hidepid", "invisible"});
+  TRY_ASSIGN(proc_, sys::make_mount("proc", options,
+                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  if (off(Mechanism::kTimeNamespace)) return {};
+  // Clocks inside start near zero: the host's uptime is nobody's business. Takes effect at execve.
+  if (::unshare(CLONE_NEWTIME) != 0) {
+    if (errno == EINVAL) return {};  // a kernel without time namespaces
+    return fail_errno("unshare time namespace");
+  }
+  timespec monotonic{}, boot{};
+  ::clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  ::clock_gettime(CLOCK_BOOTTIME, &boot);
+  const std::string offsets = "monotonic -" + std::to_string(monotonic.tv_sec) + " 0\nboottime -" +
+                              std::to_string(boot.tv_sec) + " 0\n";
+  return sys::write_file(proc_.get(), "self/timens_offsets", offsets);
+}
+
+Status Setup::set_up_network() {
+  TRY(steps_.enter("network"));
+  if (::sethostname(plan_.hostname.data(), plan_.hostname.size()) != 0 &&
+      !off(Mechanism::kUtsNamespace))
+    return fail_errno("sethostname");
+  if (off(Mechanism::kNetNamespace)) return {};
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return fail_errno("socket");
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) return fail_errno("bring lo up");
+  // Ordinary programs bind any port and ping in a network of their own.
+  TRY(sys::write_file(proc_.get(), "sys/net/ipv4/ip_unprivileged_port_start", "0"));
+  (void)sys::write_file(proc_.get(), "sys/net/ipv4/ping_group_range", "0 65535");
+  return {};
+}
+
+Status Setup::make_inner_userns() {
+  TRY(steps_.enter("userns"));
+  if (off(Mechanism::kNestedUserns)) return {};
+  clone_args arguments{};
+  arguments.flags = CLONE_NEWUSER;
+  arguments.exit_signal = SIGCHLD;
+  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (pid < 0) return fail_errno("clone3 user namespace");
+  if (pid == 0) {
+    for (;;) ::pause();
+  }
+  const pid_t child = static_cast<pid_t>(pid);
+  const auto make = [&]() -> Status {
+    TRY(write_maps(proc_.get(), child, input_.ids.inner_uids, input_.ids.inner_gids, false));
+    const std::string path = std::to_string(child) + "/ns/user";
+    inner_ = Fd(::openat(proc_.get(), path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!inner_.valid()) return fail_errno("open " + path);
+    return {};
+  };
+  const auto made = make();
+  ::kill(child, SIGKILL);
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return made;
+}
+
+Status Setup::forbid_namespaces() {
+  TRY(steps_.enter("limits"));
+  if (off(Mechanism::kNamespaceLimits)) return {};
+  // A browser's own sandbox needs these three; nothing else ever needs any.
+  constexpr std::uint8_t kBrowser = 1;
+  const bool nested = plan_.syscall_profile == kBrowser;
+  for (const char* name : {"user", "pid", "net"}) {
+    TRY(sys::write_file(proc_.get(), std::string("sys/user/max_") + name + "_namespaces",
+                        nested ? "64" : "0"));
+  }
+  for (const char* name : {"mnt", "ipc", "uts", "cgroup", "time"}) {
+    auto written =
+        sys::write_file(proc_.get(), std::string("sys/user/max_") + name + "_namespaces", "0");
+    if (!written && written.error().error_number() != ENOENT) return written;
+  }
+  return {};
+}
+
+Status Setup::drop_capabilities() {
+  // The guest needs none: it is the owner of N, which gives it every right there and none here.
+  if (off(Mechanism::kCapabilities)) return {};
+  for (unsigned long capability = 0;; ++capability) {
+    if (::prctl(PR_CAPBSET_DROP, capability) != 0) break;
+  }
+  if (::prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                                     SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                                     SECBIT_NO_CAP_AMBIENT_RAISE |
+                                     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED) != 0)
+    return fail_errno("prctl securebits");
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (::syscall(SYS_capset, &header, data) != 0) return fail_errno("capset");
+  return {};
+}
+
+Status Setup::become_guest() {
+  TRY(steps_.enter("exec"));
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid()) return fail_errno("open /dev/null");
+  const int layer[] = {layer_fd_};
+  // Everything that the guest keeps goes to its fixed place, above the range first.
+  const auto place = [](int from) { return ::fcntl(from, F_DUPFD_CLOEXEC, 64); };
+  const int report = place(input_.report.get()), channel = place(input_.channel.get());
+  const int guest = place(input_.guest.get()), nothing = place(null.get());
+  const int inner = inner_.valid() ? place(inner_.get()) : -1;
+  if (report < 0 || channel < 0 || guest < 0 || nothing < 0) return fail_errno("fcntl dupfd");
+  TRY(sys::send_message(report, "ok", layer));
+  for (int fd : {0, 1, 2}) {
+    if (::dup2(nothing, fd) < 0) return fail_errno("dup2");
+  }
+  if (::dup2(channel, kChannelFd) < 0) return fail_errno("dup2 channel");
+  if (inner >= 0 && ::dup2(inner, kUsernsFd) < 0) return fail_errno("dup2 userns");
+  ::syscall(SYS_close_range, static_cast<unsigned>(inner >= 0 ? 5 : 4), ~0u, CLOSE_RANGE_CLOEXEC);
+  std::string name = "caisson-guest", channel_flag = "--channel=3", userns_flag = "--userns=4";
+  std::string switches = "--switches=";
+  for (std::size_t i = 0; i < kMechanismCount; ++i) {
+    if ((plan_.switches & bit_of(static_cast<Mechanism>(i))) == 0) continue;
+    if (!switches.ends_with("=")) switches += ",";
+    switches += kMechanismNames[i];
+  }
+  std::vector<char*> arguments = {name.data(), channel_flag.data()};
+  if (inner >= 0) arguments.push_back(userns_flag.data());
+  if (plan_.switches != 0) arguments.push_back(switches.data());
+  arguments.push_back(nullptr);
+  char* environment[] = {nullptr};
+  ::umask(022);
+  ::syscall(SYS_execveat, guest, "", arguments.data(), environment, AT_EMPTY_PATH);
+  return fail_errno("execveat caisson-guest");
+}
+
+Status Setup::run() {
+  TRY(enter_namespaces());
+  TRY(steps_.enter("private"));
+  if (!off(Mechanism::kMountPropagation) &&
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return fail_errno("make mounts private");
+  if (!input_.guest.valid()) {
+    // A read-only mount of its own: what runs as PID 1 cannot be reopened for writing by way of
+    // /proc, whoever owns the file.
+    TRY_ASSIGN(const Fd here, reopen_here(plan_.guest_fd));
+    TRY_ASSIGN(input_.guest, clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID));
+  }
+  TRY(make_proc());
+  TRY(set_up_network());
+  TRY(make_inner_userns());
+  TRY(forbid_namespaces());
+  RootBuilder root(plan_, input_.ids, input_.cgroups, plan_.switches, std::move(input_.parts),
+                   steps_);
+  TRY(root.build(proc_.get()));
+  TRY(root.enter());
+  layer_fd_ = root.layer_fd();
+  TRY(drop_capabilities());
+  return become_guest();
+}
+
+}  // namespace
+
+void run_setup(SetupInput input) {
+  Setup setup(std::move(input));
+  const auto status = setup.run();
+  if (!status) {
+    const Error error = setup.steps().name(status.error());
+    (void)sys::send_message(setup.report_fd(), error.message(), {});
+  }
+  ::_exit(1);
+}
+
+}  // namespace caisson::wall

@@ -1,0 +1,35 @@
+// The setup child: from the first instruction after clone3 to the guest's execve.
+//
+// It runs in the fresh namespaces as uid 0 of user namespace U, with every capability over them and
+// none outside. It enters its control groups, builds the root, makes user namespace N for the
+// command, forbids further namespaces, gives up every capability and becomes the guest. It talks to
+// the supervisor by one message: "ok" with the writable layer's descriptor, or the failed step's
+// sentence.
+#pragma once
+
+#include <vector>
+
+#include "base/fd.h"
+#include "wall/namespace/cgroup.h"
+#include "wall/namespace/ids.h"
+#include "wall/namespace/rootfs.h"
+#include "wall/plan.h"
+
+namespace caisson::wall {
+
+struct SetupInput {
+  const Plan& plan;
+  const Ids& ids;
+  CgroupMode cgroups = CgroupMode::kNone;
+  std::vector<Fd> group_entries;  // cgroup.procs of the guest's groups
+  RootParts parts;
+  Fd guest;         // O_RDONLY or a read-only mount of the guest's program
+  Fd channel;       // the guest's end
+  Fd report;        // SOCK_SEQPACKET to the supervisor
+  Fd maps_written;  // readable once the supervisor has written U's maps
+};
+
+// Never returns: it becomes the guest, or reports and exits.
+[[noreturn]] void run_setup(SetupInput input);
+
+}  // namespace caisson::wall
