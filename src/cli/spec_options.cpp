@@ -106,7 +106,7 @@ constinit const std::array<Option, 10> kLimitOptions = {{
      .value = "SIZE",
      .help = "Bytes of stdout and stderr together. Default: 16MiB."},
     {.name = "--timeout",
-     .letter = 't',
+
      .value = "TIME",
      .help = "Time by the clock. Default: "
              "30s."},
