@@ -57,7 +57,7 @@ Error wrong(std::string_view key, std::string_view found, std::string_view allow
   return Error::invalid(std::move(message));
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "\"";
   bool cut = false;
@@ -100,7 +100,7 @@ std::string key_below(std::string_view path, std::string_view key) {
     out += key;
   } else {
     out += '[';
-    out += quoted(key);
+    out += quote(key);
     out += ']';
   }
   return out;

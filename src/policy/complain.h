@@ -13,7 +13,7 @@ namespace caisson::policy {
 Error wrong(std::string_view key, std::string_view found, std::string_view allowed);
 
 // The text in double quotes, fit for a terminal and at most about 80 bytes long.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 
 // The path of `key` below `path`: "limits.memory", or env["odd key"] where the key is no plain
 // word.

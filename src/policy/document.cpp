@@ -33,7 +33,7 @@ std::string describe_found(const Node& node) {
       return "nothing";
     case Node::Kind::kPlain:
     case Node::Kind::kText:
-      return quoted(node.text);
+      return quote(node.text);
     case Node::Kind::kNumber:
       return "the number " + node.text;
     case Node::Kind::kBool:

@@ -47,7 +47,7 @@ Result<Enum> parse_choice(std::string_view flag, std::string_view text,
   const std::string_view near = nearest(text, names.data(), N);
   std::string allowed = alternatives(names.data(), N);
   if (!near.empty() && N > 1) allowed += "; perhaps " + std::string(near) + " is meant";
-  return fail(wrong(flag, quoted(text), allowed));
+  return fail(wrong(flag, quote(text), allowed));
 }
 
 std::string join(std::string_view directory, std::string_view name) {
@@ -81,7 +81,7 @@ Result<std::string> last_component(const GrantFlag& flag) {
   const std::string from = normalised(flag.from);
   const std::string name = from.substr(from.rfind('/') + 1);
   if (name.empty() || name == "." || name == "..") {
-    return fail(wrong(flag_of(flag.mode), quoted(flag.from) + ", a path without a name of its own",
+    return fail(wrong(flag_of(flag.mode), quote(flag.from) + ", a path without a name of its own",
                       "SRC:DST here, as in " + flag.from + ":/mnt/data"));
   }
   return name;
@@ -107,8 +107,8 @@ class Placer {
       TRY_ASSIGN(std::string to, place(flag));
       for (const Grant& other : placement.grants) {
         if (other.to != to) continue;
-        return fail(wrong(flag_of(flag.mode), quoted(flag.from) + " at " + quoted(to),
-                          "one grant for each path inside; " + quoted(other.from) +
+        return fail(wrong(flag_of(flag.mode), quote(flag.from) + " at " + quote(to),
+                          "one grant for each path inside; " + quote(other.from) +
                               " is there already, so give another DST"));
       }
       placement.grants.push_back({flag.from, std::move(to), flag.mode});
@@ -194,16 +194,16 @@ Result<GrantFlag> parse_grant(GrantMode mode, std::string_view text) {
   const std::string_view flag = flag_of(mode);
   constexpr std::string_view kAllowed = "SRC or SRC:DST, with each colon of a name written as \\:";
   std::vector<std::string> parts = split(text);
-  if (parts.size() > 2) return fail(wrong(flag, quoted(text), kAllowed));
-  if (parts[0].empty()) return fail(wrong(flag, quoted(text) + " without SRC", kAllowed));
+  if (parts.size() > 2) return fail(wrong(flag, quote(text), kAllowed));
+  if (parts[0].empty()) return fail(wrong(flag, quote(text) + " without SRC", kAllowed));
   GrantFlag grant;
   grant.mode = mode;
   grant.from = std::move(parts[0]);
   if (parts.size() == 2) {
-    if (parts[1].empty()) return fail(wrong(flag, quoted(text) + " without DST", kAllowed));
+    if (parts[1].empty()) return fail(wrong(flag, quote(text) + " without DST", kAllowed));
     grant.to = std::move(parts[1]);
     if (const std::string_view fault = target_fault(grant.to); !fault.empty()) {
-      return fail(wrong(flag, "DST " + quoted(grant.to), fault));
+      return fail(wrong(flag, "DST " + quote(grant.to), fault));
     }
   }
   return grant;
@@ -219,18 +219,18 @@ Result<Output> parse_output(std::string_view text, std::string_view workdir) {
       "\\:";
   std::vector<std::string> parts = split(text);
   if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
-    return fail(wrong("--out", quoted(text), kAllowed));
+    return fail(wrong("--out", quote(text), kAllowed));
   }
   Output output{std::move(parts[0]), std::move(parts[1])};
   if (!output.path.starts_with('/')) {
     if (workdir.empty()) {
-      return fail(wrong("--out", "PATH " + quoted(output.path),
+      return fail(wrong("--out", "PATH " + quote(output.path),
                         "an absolute path, because the working directory is not known"));
     }
     output.path = join(workdir, normalised(output.path));
   }
   if (const std::string_view fault = target_fault(output.path); !fault.empty()) {
-    return fail(wrong("--out", "PATH " + quoted(output.path), fault));
+    return fail(wrong("--out", "PATH " + quote(output.path), fault));
   }
   return output;
 }
@@ -238,13 +238,13 @@ Result<Output> parse_output(std::string_view text, std::string_view workdir) {
 Result<std::pair<std::string, std::string>> parse_env(std::string_view text) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos) {
-    return fail(wrong("--env", quoted(text),
+    return fail(wrong("--env", quote(text),
                       "NAME=VALUE; nothing is taken over from the caller, so write the value, as "
                       "in --env NAME=\"$NAME\""));
   }
   const std::string_view name = text.substr(0, equals);
   if (const std::string_view fault = env_name_fault(name); !fault.empty()) {
-    return fail(wrong("--env", quoted(text), "NAME=VALUE with " + std::string(fault)));
+    return fail(wrong("--env", quote(text), "NAME=VALUE with " + std::string(fault)));
   }
   return std::pair(std::string(name), std::string(text.substr(equals + 1)));
 }
@@ -288,7 +288,7 @@ Result<LayerKind> parse_layer(std::string_view text) {
 }
 Result<NetworkMode> parse_network(std::string_view text) {
   if (text == "deny") return NetworkMode::kDeny;
-  return fail(wrong("--net", quoted(text),
+  return fail(wrong("--net", quote(text),
                     "deny (this version has no network gateway, so a sandbox has no network)"));
 }
 

@@ -22,17 +22,17 @@ std::string amount(std::size_t number, std::string_view what) {
 }
 
 std::string key_of(const Grant& grant, std::string_view part) {
-  return "files[from=" + quoted(grant.from) + "]." + std::string(part);
+  return "files[from=" + quote(grant.from) + "]." + std::string(part);
 }
 std::string key_of(const Output& output, std::string_view part) {
-  return "files[out=" + quoted(output.path) + "]." + std::string(part);
+  return "files[out=" + quote(output.path) + "]." + std::string(part);
 }
 
 Status check_word(std::string_view key, const std::string& word,
                   std::string_view (*fault)(std::string_view)) {
   if (word.empty()) return {};
   if (const std::string_view allowed = fault(word); !allowed.empty()) {
-    return fail(wrong(key, quoted(word), allowed));
+    return fail(wrong(key, quote(word), allowed));
   }
   return {};
 }
@@ -43,13 +43,13 @@ Status check_inside(const std::string& key, std::string_view path,
   if (allowed.empty()) return {};
   std::string sentence(allowed);
   const std::string better = normalised(path);
-  if (path != better && fault(better).empty()) sentence += ", as in " + quoted(better);
-  return fail(wrong(key, quoted(path), sentence));
+  if (path != better && fault(better).empty()) sentence += ", as in " + quote(better);
+  return fail(wrong(key, quote(path), sentence));
 }
 
 Status check_host_path(const std::string& key, std::string_view path) {
   if (path.empty()) return fail(wrong(key, "an empty path", "a path of this host"));
-  if (has_nul(path)) return fail(wrong(key, quoted(path), "a path without a NUL byte"));
+  if (has_nul(path)) return fail(wrong(key, quote(path), "a path without a NUL byte"));
   if (path.size() >= kMaxPath) {
     return fail(wrong(key, amount(path.size(), "bytes"), "a path of at most 4095 bytes"));
   }
@@ -95,7 +95,7 @@ Status check_command(const SpecValues& values) {
       return fail(wrong(key, "an empty text", "the name or path of a program"));
     }
     if (has_nul(argument)) {
-      return fail(wrong(key, quoted(argument), "an argument without a NUL byte"));
+      return fail(wrong(key, quote(argument), "an argument without a NUL byte"));
     }
     if (argument.size() > kMaxArgumentBytes) {
       return fail(
@@ -105,10 +105,10 @@ Status check_command(const SpecValues& values) {
   }
   for (const auto& [name, value] : values.env) {
     if (const std::string_view allowed = env_name_fault(name); !allowed.empty()) {
-      return fail(wrong("env", quoted(name), allowed));
+      return fail(wrong("env", quote(name), allowed));
     }
     const std::string key = key_below("env", name);
-    if (has_nul(value)) return fail(wrong(key, quoted(value), "a value without a NUL byte"));
+    if (has_nul(value)) return fail(wrong(key, quote(value), "a value without a NUL byte"));
     const std::size_t size = name.size() + 1 + value.size();
     if (size > kMaxArgumentBytes) {
       return fail(wrong(key, amount(size, "bytes"), amount(kMaxArgumentBytes, "bytes at most")));
@@ -134,15 +134,15 @@ Status check_source(const Grant& grant) {
   for (const std::string_view kernel : {"/proc", "/sys", "/dev"}) {
     if (from != kernel && !is_below(from, kernel)) continue;
     if (is_below(from, "/dev/shm")) continue;
-    return fail(wrong(key, quoted(grant.from), "a path outside the host's /proc, /sys and /dev"));
+    return fail(wrong(key, quote(grant.from), "a path outside the host's /proc, /sys and /dev"));
   }
   return {};
 }
 
 // Two grants of which one lies inside the other.
 Status check_nested(const Grant& inner, const Grant& outer) {
-  const std::string where = quoted(inner.to) + " (" + std::string(to_string(inner.mode)) +
-                            ") inside " + quoted(outer.to) + " (" +
+  const std::string where = quote(inner.to) + " (" + std::string(to_string(inner.mode)) +
+                            ") inside " + quote(outer.to) + " (" +
                             std::string(to_string(outer.mode)) + ")";
   const std::string key = key_of(inner, "to");
   const bool inner_copied = inner.mode == GrantMode::kCopy;
@@ -190,8 +190,8 @@ Status check_grants(const SpecValues& values) {
       const Grant& other = grants[k];
       if (i > k && one.to == other.to) {
         return fail(
-            wrong(key_of(one, "to"), quoted(one.to) + " a second time",
-                  "one grant for each path inside; the first is from " + quoted(other.from)));
+            wrong(key_of(one, "to"), quote(one.to) + " a second time",
+                  "one grant for each path inside; the first is from " + quote(other.from)));
       }
       if (is_below(one.to, other.to)) TRY(check_nested(one, other));
       if (one.mode == GrantMode::kReadWrite && other.mode == GrantMode::kReadOnly &&
@@ -213,7 +213,7 @@ Status check_outputs(const SpecValues& values) {
     TRY(check_inside(key_of(output, "out"), output.path, target_fault));
     TRY(check_host_path(key_of(output, "to"), output.to));
     if (!targets.insert(normalised(output.to)).second) {
-      return fail(wrong(key_of(output, "to"), quoted(output.to) + " a second time",
+      return fail(wrong(key_of(output, "to"), quote(output.to) + " a second time",
                         "one output for each path of this host"));
     }
     for (const Grant& grant : values.grants) {
@@ -224,7 +224,7 @@ Status check_outputs(const SpecValues& values) {
                                        : "a path outside writable grants, whose files are this "
                                          "host's already";
       return fail(wrong(key_of(output, "out"),
-                        quoted(output.path) + " inside the grant " + quoted(grant.to), why));
+                        quote(output.path) + " inside the grant " + quote(grant.to), why));
     }
   }
   return {};

@@ -19,7 +19,7 @@ constexpr std::uint64_t kGiga = kMega * 1000;
 constexpr std::uint64_t kTera = kGiga * 1000;
 constexpr std::uint64_t kPeta = kTera * 1000;
 
-// The first of each factor is the one that is written.
+// The order in which the written forms are tried.
 constexpr std::array<Suffix, 20> kSizes = {{
     {"PiB", 1ull << 50}, {"TiB", 1ull << 40},
     {"GiB", 1ull << 30}, {"MiB", 1ull << 20},
@@ -36,7 +36,7 @@ constexpr std::array<Suffix, 5> kCounts = {
     {{"G", kGiga}, {"M", kMega}, {"k", kKilo}, {"K", kKilo}, {"", 1}}};
 constexpr std::array<Suffix, 1> kCpus = {{{"", 1000}}};
 constexpr std::array<Suffix, 5> kDurations = {
-    {{"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}, {"d", 86'400'000}}};
+    {{"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
 
 std::span<const Suffix> suffixes(LimitUnit unit) {
   switch (unit) {
@@ -62,7 +62,7 @@ std::unexpected<Error> refuse(std::string found, std::string_view allowed) {
 
 Result<std::uint64_t> parse_amount(LimitUnit unit, std::string_view text) {
   const auto bad = [&](std::string_view why) {
-    std::string found = quoted(text);
+    std::string found = quote(text);
     if (!why.empty()) found.append(" (").append(why).append(")");
     return refuse(std::move(found), describe(unit));
   };
@@ -88,7 +88,7 @@ Result<std::uint64_t> parse_amount(LimitUnit unit, std::string_view text) {
     if (s.text == suffix) match = &s;
   }
   if (match == nullptr) {
-    return bad(suffix.empty() ? std::string("no unit") : "no unit " + quoted(suffix));
+    return bad(suffix.empty() ? std::string("no unit") : "no unit " + quote(suffix));
   }
 
   std::string digits(whole);
@@ -116,7 +116,7 @@ Result<std::uint64_t> parse_amount(LimitUnit unit, std::string_view text) {
   value /= divisor;
   if (value > UINT64_MAX) return bad("too large");
   if (value == 0) {
-    return refuse(quoted(text) + " (zero)",
+    return refuse(quote(text) + " (zero)",
                   "an amount above zero; write unlimited where no limit is meant");
   }
   return static_cast<std::uint64_t>(value);
@@ -130,12 +130,17 @@ std::string format_amount(LimitUnit unit, std::uint64_t value) {
     if (!decimals.empty()) out.append(".").append(decimals);
     return out;
   }
+  // The form with the fewest digits, of several the first: 2GB rather than 1953125KiB.
+  std::string digits = std::to_string(value);
+  std::string_view unit_text = unit == LimitUnit::kDuration ? "ms" : "";
   for (const Suffix& s : suffixes(unit)) {
-    if (s.factor > 1 && value != 0 && value % s.factor == 0) {
-      return std::to_string(value / s.factor).append(s.text);
-    }
+    if (s.factor == 1 || value % s.factor != 0) continue;
+    std::string fewer = std::to_string(value / s.factor);
+    if (fewer.size() >= digits.size()) continue;
+    digits = std::move(fewer);
+    unit_text = s.text;
   }
-  return std::to_string(value) + (unit == LimitUnit::kDuration ? "ms" : "");
+  return digits.append(unit_text);
 }
 
 }  // namespace

@@ -86,6 +86,8 @@ TEST(Units, WritesTheCanonicalForm) {
       {LimitUnit::kBytes, "1536KiB", 3ull << 19},
       {LimitUnit::kBytes, "1234567", 1'234'567},
       {LimitUnit::kBytes, "64kB", 64'000},
+      {LimitUnit::kBytes, "2GB", 2'000'000'000},
+      {LimitUnit::kBytes, "4KiB", 4096},
       {LimitUnit::kCount, "100k", 100'000},
       {LimitUnit::kCount, "1024", 1024},
       {LimitUnit::kCpus, "1", 1000},
@@ -93,7 +95,7 @@ TEST(Units, WritesTheCanonicalForm) {
       {LimitUnit::kDuration, "30s", 30'000},
       {LimitUnit::kDuration, "90s", 90'000},
       {LimitUnit::kDuration, "2m", 120'000},
-      {LimitUnit::kDuration, "48h", 172'800'000},
+      {LimitUnit::kDuration, "2d", 172'800'000},
       {LimitUnit::kDuration, "1001ms", 1001},
       {LimitUnit::kCount, "unlimited", std::nullopt},
   };

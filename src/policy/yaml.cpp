@@ -83,7 +83,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void begin_value(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse("an anchor", mark);
-    if (!tag.empty() && tag != "?" && tag != "!") refuse("the tag " + quoted(tag), mark);
+    if (!tag.empty() && tag != "?" && tag != "!") refuse("the tag " + quote(tag), mark);
     if (++nodes_ > kMaxDocumentNodes) {
       refuse("more than " + std::to_string(kMaxDocumentNodes) + " values", mark);
     }

@@ -1,0 +1,270 @@
+#include "policy/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "policy/names.h"
+
+namespace caisson::policy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr GrantMode kRo = GrantMode::kReadOnly;
+constexpr GrantMode kRw = GrantMode::kReadWrite;
+constexpr GrantMode kCopy = GrantMode::kCopy;
+constexpr SourceKind kDir = SourceKind::kDirectory;
+constexpr SourceKind kFile = SourceKind::kFile;
+
+TEST(Flags, GrantsSplitAtTheColon) {
+  struct Case {
+    std::string text, from, to;
+  };
+  for (const Case& c : std::vector<Case>{{".", ".", ""},
+                                         {"src:/srv/src", "src", "/srv/src"},
+                                         {"a\\:b:/c\\:d", "a:b", "/c:d"},
+                                         {"a\\\\:/b", "a\\", "/b"},
+                                         {"a\\b", "a\\b", ""},
+                                         {"a\\", "a\\", ""},
+                                         {"~/x y", "~/x y", ""}}) {
+    const auto grant = parse_grant(kRw, c.text);
+    ASSERT_TRUE(grant) << c.text << grant.error().message();
+    EXPECT_EQ(grant->from, c.from) << c.text;
+    EXPECT_EQ(grant->to, c.to) << c.text;
+    EXPECT_EQ(grant->mode, kRw);
+  }
+}
+
+template <typename T>
+std::string refusal(const Result<T>& result) {
+  return result.has_value() ? "accepted" : result.error().message();
+}
+
+TEST(Flags, RefusesWithFlagFoundAndAllowed) {
+  struct Case {
+    std::string message;
+    std::string flag, found, allowed;
+  };
+  SpecPatch patch;
+  const std::vector<Case> cases = {
+      {refusal(parse_grant(kRo, "")), "--ro", "\"\" without SRC", "SRC or SRC:DST"},
+      {refusal(parse_grant(kRw, ":/a")), "--rw", "\":/a\" without SRC", "SRC or SRC:DST"},
+      {refusal(parse_grant(kCopy, "a:")), "--copy", "\"a:\" without DST", "SRC or SRC:DST"},
+      {refusal(parse_grant(kRo, "a:/b:ro")), "--ro", "\"a:/b:ro\"", "written as \\:"},
+      {refusal(parse_grant(kRo, "a:b")), "--ro", "DST \"b\"", "an absolute path"},
+      {refusal(parse_grant(kRo, "a:/proc/1")), "--ro", "DST \"/proc/1\"", "outside /proc"},
+      {refusal(parse_output("a", "/w")), "--out", "\"a\"", "PATH:DEST"},
+      {refusal(parse_output(":a", "/w")), "--out", "\":a\"", "PATH:DEST"},
+      {refusal(parse_output("/a:", "/w")), "--out", "\"/a:\"", "PATH:DEST"},
+      {refusal(parse_output("/a:b:c", "/w")), "--out", "\"/a:b:c\"", "written as \\:"},
+      {refusal(parse_output("a:b", "")), "--out", "PATH \"a\"", "an absolute path"},
+      {refusal(parse_output("../a:b", "/w")), "--out", "PATH \"/w/../a\"", "without . and .."},
+      {refusal(parse_output("/:b", "/w")), "--out", "PATH \"/\"", "below /"},
+      {refusal(parse_env("HOME")), "--env", "\"HOME\"", "as in --env NAME=\"$NAME\""},
+      {refusal(parse_env("")), "--env", "\"\"", "NAME=VALUE"},
+      {refusal(parse_env("=x")), "--env", "\"=x\"", "a name that is not empty"},
+      {refusal(parse_wall("namespaces")), "--wall", "\"namespaces\"", "perhaps namespace is meant"},
+      {refusal(parse_emulation("on")), "--emulation", "\"on\"", "deny or allow"},
+      {refusal(parse_privileges("Sudo")), "--privileges", "\"Sudo\"", "perhaps sudo is meant"},
+      {refusal(parse_profile("")), "--profile", "\"\"", "default, browser or debug"},
+      {refusal(parse_layer("ram")), "--layer", "\"ram\"", "tmpfs or quota"},
+      {refusal(parse_network("allow:example.com")), "--net", "\"allow:example.com\"",
+       "deny (this version has no network gateway"},
+      {refusal(set_limit_flag(patch, "--memory", "512m")), "--memory", "no unit \"m\"", "a size"},
+      {refusal(set_limit_flag(patch, "--pids", "0")), "--pids", "zero", "write unlimited"},
+      {refusal(set_limit_flag(patch, "--timeout", "5")), "--timeout", "no unit", "a duration"},
+      {refusal(parse_limit_flag(kLimitRules[0], "x")), "--cpus", "\"x\"", "a number of processors"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_THAT(c.message, StartsWith(c.flag + ": found "));
+    const std::size_t allowed = c.message.find("; allowed is ");
+    ASSERT_NE(allowed, std::string::npos) << c.message;
+    EXPECT_THAT(c.message.substr(0, allowed), HasSubstr(c.found));
+    EXPECT_THAT(c.message.substr(allowed), HasSubstr(c.allowed));
+  }
+  EXPECT_THAT(refusal(set_limit_flag(patch, "--size", "1")),
+              HasSubstr("--size is no limit's flag"));
+}
+
+TEST(Flags, ReadsEveryChoice) {
+  for (std::size_t i = 0; i < kWallNames.size(); ++i) {
+    EXPECT_EQ(*parse_wall(kWallNames[i]), static_cast<WallKind>(i));
+  }
+  EXPECT_TRUE(*parse_emulation("allow"));
+  EXPECT_FALSE(*parse_emulation("deny"));
+  EXPECT_EQ(*parse_privileges("sudo"), Privileges::kSudo);
+  EXPECT_EQ(*parse_profile("debug"), SyscallProfile::kDebug);
+  EXPECT_EQ(*parse_layer("quota"), LayerKind::kQuota);
+  EXPECT_EQ(*parse_network("deny"), NetworkMode::kDeny);
+  EXPECT_EQ(*parse_env("A=b=c"), (std::pair<std::string, std::string>("A", "b=c")));
+  EXPECT_EQ(parse_env("A=")->second, "");
+  EXPECT_EQ(*parse_output("/a\\:b:c", ""), (Output{"/a:b", "c"}));
+  EXPECT_EQ(*parse_output("./r/x:c", "/w"), (Output{"/w/r/x", "c"}));
+}
+
+struct Flag {
+  GrantMode mode;
+  std::string text;
+  SourceKind kind;
+};
+
+Result<Placement> placed(const std::vector<Flag>& flags, std::string_view workdir) {
+  std::vector<GrantFlag> grants;
+  for (const Flag& flag : flags) {
+    TRY_ASSIGN(GrantFlag grant, parse_grant(flag.mode, flag.text));
+    grant.kind = flag.kind;
+    grants.push_back(grant);
+  }
+  return place_grants(grants, workdir);
+}
+
+TEST(Flags, PlacesGrantsWithoutDst) {
+  struct Case {
+    std::vector<Flag> flags;
+    std::string workdir;
+    std::vector<std::string> to;
+    std::string workdir_after;
+  };
+  const std::vector<Case> cases = {
+      {{}, "", {}, ""},
+      {{}, "/home/user", {}, "/home/user"},
+      {{{kRo, ".", kDir}}, "", {"/workspace"}, "/workspace"},
+      {{{kRo, ".", kDir}}, "/home/user", {"/workspace"}, "/home/user"},
+      {{{kRo, ".:/src", kDir}}, "", {"/src"}, ""},
+      {{{kRo, "a", kDir}, {kRw, "b/c/", kDir}}, "", {"/workspace", "/mnt/c"}, "/workspace"},
+      {{{kRo, "x:/x", kDir}, {kRw, "b", kDir}}, "", {"/x", "/workspace"}, "/workspace"},
+      // What lies inside the workspace keeps its place where that holds.
+      {{{kRo, ".", kDir}, {kRw, "out/a", kDir}},
+       "",
+       {"/workspace", "/workspace/out/a"},
+       "/workspace"},
+      {{{kRw, ".", kDir}, {kRo, ".git", kDir}},
+       "",
+       {"/workspace", "/workspace/.git"},
+       "/workspace"},
+      {{{kRw, ".", kDir}, {kRo, "a/b", kDir}}, "", {"/workspace", "/mnt/b"}, "/workspace"},
+      {{{kRo, "/p/q", kDir}, {kRw, "/p/q/r.db", kFile}},
+       "",
+       {"/workspace", "/workspace/r.db"},
+       "/workspace"},
+      {{{kRo, ".", kDir}, {kCopy, "r.db", kFile}}, "", {"/workspace", "/mnt/r.db"}, "/workspace"},
+      {{{kRo, ".", kDir}, {kRo, "../d.csv", kFile}},
+       "",
+       {"/workspace", "/mnt/d.csv"},
+       "/workspace"},
+      {{{kCopy, ".", kDir}, {kCopy, "../d.csv", kFile}},
+       "",
+       {"/workspace", "/workspace/d.csv"},
+       "/workspace"},
+      // Files alone go to the working directory.
+      {{{kRo, "a/s.py", kFile}}, "", {"/workspace/s.py"}, "/workspace"},
+      {{{kRo, "s.py", kFile}, {kRw, "t", kFile}},
+       "/home/user",
+       {"/home/user/s.py", "/home/user/t"},
+       "/home/user"},
+      {{{kRo, "s.py", kFile}}, "/", {"/s.py"}, "/"},
+      // A file in front of the directory that becomes the workspace.
+      {{{kRo, "/x/s.py", kFile}, {kRo, ".", kDir}}, "", {"/mnt/s.py", "/workspace"}, "/workspace"},
+      {{{kRo, "s.py", kFile}, {kRo, "d:/home", kDir}},
+       "/home/user",
+       {"/mnt/s.py", "/home"},
+       "/home/user"},
+  };
+  for (const Case& c : cases) {
+    const auto placement = placed(c.flags, c.workdir);
+    std::string text;
+    for (const Flag& flag : c.flags) text += flag.text + " ";
+    ASSERT_TRUE(placement) << text << placement.error().message();
+    std::vector<std::string> to;
+    for (std::size_t i = 0; i < placement->grants.size(); ++i) {
+      to.push_back(placement->grants[i].to);
+      EXPECT_EQ(placement->grants[i].mode, c.flags[i].mode);
+    }
+    EXPECT_EQ(to, c.to) << text;
+    EXPECT_EQ(placement->workdir, c.workdir_after) << text;
+    // Whatever is placed here is no contradiction.
+    SpecValues values;
+    values.grants = placement->grants;
+    values.workdir = placement->workdir;
+    const auto spec = SandboxSpec::validate(values);
+    EXPECT_TRUE(spec) << text << spec.error().message();
+  }
+}
+
+TEST(Flags, RefusesGrantsWithoutAPlace) {
+  EXPECT_THAT(refusal(placed({{kRo, ".", kDir}, {kRw, "..", kDir}}, "")),
+              HasSubstr("--rw: found \"..\", a path without a name of its own; allowed is SRC:DST "
+                        "here, as in ..:/mnt/data"));
+  EXPECT_THAT(refusal(placed({{kRo, ".", kDir}, {kRo, "/", kDir}}, "")), HasSubstr("--ro: found"));
+  EXPECT_THAT(refusal(placed({{kRo, ".", kDir}, {kRo, "/a/x", kDir}, {kCopy, "/b/x", kDir}}, "")),
+              HasSubstr("--copy: found \"/b/x\" at \"/mnt/x\"; allowed is one grant for each path "
+                        "inside; \"/a/x\" is there already"));
+  EXPECT_THAT(refusal(placed({{kRo, "a:/x", kDir}, {kRo, "b:/x", kDir}}, "")),
+              HasSubstr("--ro: found \"b\" at \"/x\"; allowed is one grant"));
+}
+
+TEST(Merge, FlagsWinOverTheDocument) {
+  SpecValues document;
+  document.image = "base";
+  document.user = "root";
+  document.command = {"a", "b"};
+  document.env = {{"A", "1"}, {"B", "2"}};
+  document.grants = {{"x", "/x", kRo}, {"y", "/y", kRo}};
+  document.outputs = {{"/r", "r"}, {"/s", "s"}};
+  document.limits.pids = 5;
+  document.limits.memory = 1ull << 30;
+  document.require_hard_limits = true;
+
+  EXPECT_EQ(merge(document, {}), document);
+
+  SpecPatch flags;
+  flags.image = "host";
+  flags.workdir = "/w";
+  flags.hostname = "h";
+  flags.wall = WallKind::kMicrovm;
+  flags.allow_emulation = true;
+  flags.require_hard_limits = false;
+  flags.privileges = Privileges::kSudo;
+  flags.profile = SyscallProfile::kDebug;
+  flags.layer = LayerKind::kQuota;
+  flags.network = NetworkMode::kDeny;
+  flags.command = {"c"};
+  flags.env = {{"B", "3"}, {"C", "4"}};
+  flags.grants = {{"z", "/y", kRw}, {"q", "/q", kCopy}};
+  flags.outputs = {{"/t", "s"}};
+  ASSERT_TRUE(set_limit_flag(flags, "--pids", "unlimited"));
+  ASSERT_TRUE(set_limit_flag(flags, "--cpus", "0.5"));
+
+  const SpecValues merged = merge(document, flags);
+  EXPECT_EQ(merged.image, "host");
+  EXPECT_EQ(merged.user, "root");
+  EXPECT_EQ(merged.workdir, "/w");
+  EXPECT_EQ(merged.hostname, "h");
+  EXPECT_EQ(merged.wall, WallKind::kMicrovm);
+  EXPECT_TRUE(merged.allow_emulation);
+  EXPECT_FALSE(merged.require_hard_limits);
+  EXPECT_EQ(merged.privileges, Privileges::kSudo);
+  EXPECT_EQ(merged.profile, SyscallProfile::kDebug);
+  EXPECT_EQ(merged.layer, LayerKind::kQuota);
+  EXPECT_THAT(merged.command, ElementsAre("c"));
+  EXPECT_EQ(merged.env, (std::map<std::string, std::string>{{"A", "1"}, {"B", "3"}, {"C", "4"}}));
+  EXPECT_THAT(merged.grants,
+              ElementsAre(Grant{"x", "/x", kRo}, Grant{"z", "/y", kRw}, Grant{"q", "/q", kCopy}));
+  EXPECT_THAT(merged.outputs, ElementsAre(Output{"/r", "r"}, Output{"/t", "s"}));
+  EXPECT_EQ(merged.limits.pids, std::nullopt);
+  EXPECT_EQ(merged.limits.cpu_milli, 500u);
+  EXPECT_EQ(merged.limits.memory, 1ull << 30);
+}
+
+TEST(Merge, FlagsThatContradictEachOtherStayForValidation) {
+  SpecPatch flags;
+  flags.grants = {{"a", "/x", kRo}, {"b", "/x", kRw}};
+  EXPECT_THAT(refusal(SandboxSpec::validate(merge({}, flags))), HasSubstr("a second time"));
+}
+
+}  // namespace
+}  // namespace caisson::policy
