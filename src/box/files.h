@@ -1,15 +1,16 @@
 // Files between host and sandbox, over the file streams of a connection.
 //
-// Everything on the host's side is done relative to descriptors that were opened before, one path
-// component at a time, never through a link; what comes from the sandbox (names, types, sizes) is
-// hostile and checked. In: regular files, directories, links as links. Out: the same, but of links
-// only those that stay inside the tree that is copied; every file is written beside its place and
-// renamed over it, so that a host file is replaced as a whole or not at all. Depth, number of
-// entries and length of names are bounded. One thread; nothing else may use the connection
-// meanwhile.
+// Everything on the host's side is done relative to descriptors that were opened before, never
+// through a link; what comes from the sandbox (names, types, sizes) is hostile and checked. In:
+// regular files, directories, links as links. Out: the same, but of links only those that stay
+// inside the tree that is copied; every file is written beside its place and renamed over it, so
+// that a host file is replaced as a whole or not at all, and long runs of zero bytes become holes.
+// Depth, number of entries, bytes and length of names are bounded. One thread; nothing else may use
+// the connection meanwhile.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "box/connection.h"
@@ -17,23 +18,28 @@
 
 namespace caisson::box {
 
-// Who the copied files belong to inside.
-struct InsideOwner {
-  std::uint32_t uid = 1000, gid = 1000;
-};
+inline constexpr std::size_t kMostDepth = 60;
+inline constexpr std::size_t kMostEntries = 1'000'000;
 
-// `source` becomes `inside` (absolute). Missing directories above it are made. An existing
-// directory is filled, an existing file replaced.
-Status copy_in(Connection& connection, const HostPath& source, const std::string& inside,
-               InsideOwner owner);
+// What to do where the target is a directory already: fill it, or put the copy into it under its
+// own name. A file always goes into it.
+enum class Existing { kMerge, kInto };
 
-// The file or directory `inside` becomes `target`: where target.inside is a directory, a file goes
-// into it under its own name and a directory is merged into it.
-Status copy_out(Connection& connection, const std::string& inside, const HostTarget& target);
+// `source` becomes `inside` (absolute), made by the inside user `user`; where that user may not, by
+// the inside root, and then everybody inside may write it. Missing directories above are made, an
+// existing file is replaced. `name` is the source's own.
+Status copy_in(Connection& connection, const HostPath& source, const std::string& name,
+               const std::string& inside, const std::string& user, Existing existing);
+
+// The file or directory `inside` becomes `target`, read as `user`; at most `most_bytes`.
+Status copy_out(Connection& connection, const std::string& inside, const HostTarget& target,
+                const std::string& user, Existing existing, std::uint64_t most_bytes);
 
 // Whether a link that lies `depth` directories below the copied tree's root stays in that tree.
 bool link_stays_inside(std::string_view target, std::size_t depth);
 // Whether `name` can be one directory entry on this host.
 bool is_entry_name(std::string_view name);
+// Whether `path` is one or more entry names joined by '/', at most kMostDepth.
+bool is_relative_path(std::string_view path);
 
 }  // namespace caisson::box

@@ -31,6 +31,10 @@ namespace {
 constexpr std::string_view kBaseImage = "base";
 constexpr std::string_view kWallName = "namespace";
 constexpr std::size_t kMostInfo = 8 * 1024;
+// Bounds against a file that is only large because it has holes: results may have as many bytes as
+// the sandbox's disk, but at least this; what a person copies by hand may have more.
+constexpr std::uint64_t kLeastResults = 256ull << 20;
+constexpr std::uint64_t kMostCopiedOut = 64ull << 30;
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -117,6 +121,7 @@ struct Sandbox::State {
   std::map<std::string, std::string> env;
   std::string workdir;
   std::vector<std::pair<std::string, box::HostTarget>> outputs;
+  std::uint64_t disk = 0;
   // The lock that keeps the image's files in place.
   Fd image_in_use;
   bool closed = false;
@@ -139,7 +144,8 @@ Status Sandbox::State::copy_grants(const policy::SpecValues& spec,
     if (grant.mode != policy::GrantMode::kCopy) continue;
     const box::HostPath source = std::move(sources[at++]);
     auto copied =
-        box::copy_in(*connection, source, grant.to, {.uid = account.uid, .gid = account.gid});
+        box::copy_in(*connection, source, box::last_component(grant.from), grant.to, account.user,
+                     box::Existing::kMerge);
     if (!copied.has_value())
       return fail(std::move(copied).error().with("copy " + grant.from + " to " + grant.to));
   }
@@ -223,10 +229,10 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   state->launch.emplace(std::move(launch));
   state->env = spec->env;
   state->workdir = spec->workdir;
+  state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   auto filled = state->copy_grants(spec.values(), copied);
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {
-    if (options.detached) box::send_shutdown(*sandbox.state_->connection);
     sandbox.state_->info.detached = false;
     static_cast<void>(sandbox.close());
     return fail(std::move(filled).error());
@@ -268,19 +274,21 @@ Result<std::optional<Outcome>> Sandbox::attach(Follow follow, const RunOptions& 
 
 Status Sandbox::copy_in(const std::string& host_path, const std::string& inside_path) {
   TRY_ASSIGN(const box::HostPath source, box::open_host_path(host_path));
-  return box::copy_in(*state_->connection, source, inside_path,
-                      {.uid = state_->account.uid, .gid = state_->account.gid});
+  return box::copy_in(*state_->connection, source, box::last_component(host_path), inside_path,
+                      state_->account.user, box::Existing::kInto);
 }
 
 Status Sandbox::copy_out(const std::string& inside_path, const std::string& host_path) {
   TRY_ASSIGN(const box::HostTarget target, box::open_host_target(host_path));
-  return box::copy_out(*state_->connection, inside_path, target);
+  return box::copy_out(*state_->connection, inside_path, target, state_->account.user,
+                       box::Existing::kInto, kMostCopiedOut);
 }
 
 Status Sandbox::fetch_outputs() {
   std::string failures;
   for (const auto& [path, target] : state_->outputs) {
-    const auto copied = box::copy_out(*state_->connection, path, target);
+    const auto copied = box::copy_out(*state_->connection, path, target, state_->account.user,
+                                      box::Existing::kMerge, std::max(state_->disk, kLeastResults));
     if (copied.has_value()) continue;
     if (!failures.empty()) failures += "; ";
     failures += "result " + path + ": " + copied.error().message();

@@ -1,0 +1,246 @@
+#include "box/file_client.h"
+
+#include <algorithm>
+
+namespace caisson::box {
+namespace {
+
+using proto::Channel;
+using proto::FileOperation;
+using proto::FrameType;
+using proto::Tag;
+
+constexpr std::uint64_t kListDepth = 64;
+
+Error broken(std::string_view what) {
+  return Error(Code::kDataLoss, "the sandbox broke the protocol: " + std::string(what));
+}
+
+Result<InsideEntry> entry_of(const proto::FieldReader& fields) {
+  InsideEntry entry;
+  TRY_ASSIGN(const std::uint64_t type, fields.number(Tag::kFileType));
+  if (type < static_cast<std::uint64_t>(proto::FileType::kRegular) ||
+      type > static_cast<std::uint64_t>(proto::FileType::kBlockDevice))
+    return fail(broken("a file of unknown type"));
+  entry.type = static_cast<proto::FileType>(type);
+  entry.mode = static_cast<std::uint32_t>(fields.number_or_none(Tag::kMode).value_or(0) & 0777);
+  if (fields.has(Tag::kTarget)) {
+    TRY_ASSIGN(const std::string_view target, fields.text(Tag::kTarget));
+    entry.target = target;
+  }
+  if (fields.has(Tag::kName)) {
+    TRY_ASSIGN(const std::string_view name, fields.text(Tag::kName));
+    entry.name = name;
+  }
+  return entry;
+}
+
+Error error_of(const proto::FieldReader& fields, std::string_view what) {
+  const std::uint64_t code = fields.number_or_none(Tag::kErrorCode).value_or(0);
+  const bool known = code >= static_cast<std::uint64_t>(Code::kCancelled) &&
+                     code <= static_cast<std::uint64_t>(Code::kUnauthenticated);
+  const auto message = fields.text(Tag::kErrorMessage);
+  return Error(known ? static_cast<Code>(code) : Code::kUnknown,
+               message.has_value() ? "inside: " + std::string(*message)
+                                   : std::string(what) + " failed inside");
+}
+
+}  // namespace
+
+proto::Fields FileClient::fields(FileOperation operation, const std::string& path) const {
+  proto::Fields fields;
+  fields.put_u8(Tag::kOperation, static_cast<std::uint8_t>(operation));
+  fields.put(Tag::kPath, path);
+  if (!user_.empty()) fields.put(Tag::kUser, user_);
+  return fields;
+}
+
+Result<std::uint32_t> FileClient::open(const proto::Fields& fields, Request request) {
+  TRY(collect(kWindow - 1));
+  if (fields.bytes().size() > proto::kMaxPayload)
+    return fail(Error::invalid(request.what + ": the names are too long"));
+  const std::uint32_t stream = connection_.new_stream();
+  connection_.send(stream, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kFile),
+                   fields.bytes());
+  open_.emplace(stream, std::move(request));
+  return stream;
+}
+
+Status FileClient::step() {
+  TRY_ASSIGN(const proto::Frame frame, connection_.wait());
+  return take(frame);
+}
+
+Status FileClient::take(const proto::Frame& frame) {
+  const auto found = open_.find(frame.header.stream);
+  if (found == open_.end() || found->second.closed) return {};
+  Request& request = found->second;
+  switch (frame.header.type) {
+    case FrameType::kData: {
+      TRY(request.credit.received(frame.header.detail, frame.payload.size()));
+      if (request.on_data) TRY(request.on_data(frame.payload));
+      const std::uint32_t grant =
+          request.credit.consumed(frame.header.detail, frame.payload.size());
+      if (grant > 0)
+        connection_.send(frame.header.stream, FrameType::kCredit, frame.header.detail,
+                         credit_payload(grant));
+      return {};
+    }
+    case FrameType::kCredit:
+      return request.credit.granted(frame.payload);
+    case FrameType::kEvent: {
+      TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
+      if (request.on_event) TRY(request.on_event(fields));
+      return {};
+    }
+    case FrameType::kClose: {
+      TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
+      request.closed = true;
+      if (fields.has(Tag::kErrorCode)) request.error = error_of(fields, request.what);
+      return {};
+    }
+    default:
+      return {};
+  }
+}
+
+Status FileClient::finish(std::uint32_t stream) {
+  const auto found = open_.find(stream);
+  while (!found->second.closed) TRY(step());
+  std::optional<Error> error = std::move(found->second.error);
+  open_.erase(found);
+  if (error.has_value()) return fail(std::move(*error));
+  return {};
+}
+
+Status FileClient::collect(std::size_t most_open) {
+  std::optional<Error> first;
+  for (;;) {
+    for (auto at = open_.begin(); at != open_.end();) {
+      if (!at->second.closed) {
+        ++at;
+        continue;
+      }
+      if (at->second.error.has_value() && !first.has_value()) first = std::move(at->second.error);
+      at = open_.erase(at);
+    }
+    if (first.has_value()) return fail(std::move(*first));
+    if (open_.size() <= most_open) return {};
+    TRY(step());
+  }
+}
+
+Status FileClient::settle() {
+  return collect(0);
+}
+
+Result<std::optional<InsideEntry>> FileClient::look(const std::string& path) {
+  std::optional<InsideEntry> entry;
+  Request request;
+  request.what = "stat " + path;
+  request.on_event = [&](const proto::FieldReader& event) -> Status {
+    TRY_ASSIGN(entry, entry_of(event));
+    return {};
+  };
+  TRY_ASSIGN(const std::uint32_t stream,
+             open(fields(FileOperation::kStat, path).put_u8(Tag::kFollow, 0), std::move(request)));
+  auto finished = finish(stream);
+  if (!finished.has_value()) {
+    if (finished.error().code() == Code::kNotFound) return std::nullopt;
+    return fail(std::move(finished).error());
+  }
+  if (!entry.has_value()) return fail(broken("a file without a type"));
+  return entry;
+}
+
+Result<std::vector<InsideEntry>> FileClient::list(const std::string& path,
+                                                  std::size_t most_entries) {
+  std::vector<InsideEntry> entries;
+  Request request;
+  request.what = "list " + path;
+  request.on_event = [&](const proto::FieldReader& event) -> Status {
+    if (entries.size() == most_entries)
+      return fail(Error::exhausted(path + " has more than " + std::to_string(most_entries) +
+                                   " entries inside, which is more than can be copied"));
+    TRY_ASSIGN(InsideEntry entry, entry_of(event));
+    entries.push_back(std::move(entry));
+    return {};
+  };
+  TRY_ASSIGN(const std::uint32_t stream,
+             open(fields(FileOperation::kList, path).put_u32(Tag::kDepth, kListDepth),
+                  std::move(request)));
+  TRY(finish(stream));
+  return entries;
+}
+
+Status FileClient::read(const std::string& path,
+                        const std::function<Status(std::string_view)>& take) {
+  Request request;
+  request.what = "read " + path;
+  request.on_data = take;
+  TRY_ASSIGN(const std::uint32_t stream,
+             open(fields(FileOperation::kRead, path), std::move(request)));
+  return finish(stream);
+}
+
+Status FileClient::make_directory(const std::string& path, std::uint32_t mode) {
+  TRY(settle());
+  Request request;
+  request.what = "mkdir " + path;
+  TRY_ASSIGN(const std::uint32_t stream, open(fields(FileOperation::kMakeDir, path)
+                                                  .put_u32(Tag::kMode, mode)
+                                                  .put_u8(Tag::kRecursive, 1),
+                                              std::move(request)));
+  return finish(stream);
+}
+
+Status FileClient::symlink(const std::string& path, std::string_view target) {
+  const auto make = [&]() -> Status {
+    Request request;
+    request.what = "symlink " + path;
+    TRY_ASSIGN(
+        const std::uint32_t stream,
+        open(fields(FileOperation::kSymlink, path).put(Tag::kTarget, target), std::move(request)));
+    return finish(stream);
+  };
+  auto made = make();
+  if (made.has_value() || made.error().code() != Code::kAlreadyExists) return made;
+  Request request;
+  request.what = "remove " + path;
+  TRY_ASSIGN(const std::uint32_t stream,
+             open(fields(FileOperation::kRemove, path), std::move(request)));
+  TRY(finish(stream));
+  return make();
+}
+
+Status FileClient::write(const std::string& path, std::uint32_t mode, const Source& source) {
+  Request opened;
+  opened.what = "write " + path;
+  TRY_ASSIGN(
+      const std::uint32_t stream,
+      open(fields(FileOperation::kWrite, path).put_u32(Tag::kMode, mode), std::move(opened)));
+  const auto channel = static_cast<std::uint8_t>(Channel::kIn);
+  Request& request = open_.at(stream);
+  for (;;) {
+    TRY_ASSIGN(const std::string piece, source());
+    std::string_view rest = piece;
+    while (!rest.empty() && !request.closed) {
+      if (request.credit.may_send() == 0) {
+        TRY(step());
+        continue;
+      }
+      const std::size_t size = std::min<std::uint64_t>(
+          {rest.size(), request.credit.may_send(), std::uint64_t{proto::kMaxPayload / 2}});
+      connection_.send(stream, FrameType::kData, channel, rest.substr(0, size));
+      request.credit.spent(size);
+      rest.remove_prefix(size);
+      TRY(connection_.flush(proto::kInitialCredit));
+    }
+    // A full disk closes the stream early: its error comes with the next request.
+    if (piece.empty() || request.closed) break;
+  }
+  if (!request.closed) connection_.send(stream, FrameType::kFinish, channel, {});
+  return collect(kWindow);
+}
+
+}  // namespace caisson::box

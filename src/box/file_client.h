@@ -1,0 +1,78 @@
+// File operations of the guest, one stream each: the requests and their answers.
+//
+// Small writes and other short operations are sent without waiting for the answer of the one before
+// (at most kWindow at once); the first error is kept and returned by whatever comes next. Borrows
+// the connection, which nothing else may use meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/proto.h"
+#include "box/connection.h"
+
+namespace caisson::box {
+
+// What is known about one path inside. Hostile: only the type was checked.
+struct InsideEntry {
+  std::string name;  // of a listing: below the listed directory
+  proto::FileType type = proto::FileType::kRegular;
+  std::uint32_t mode = 0;
+  std::string target;  // of a link
+};
+
+class FileClient {
+ public:
+  FileClient(Connection& connection, std::string user)
+      : connection_(connection), user_(std::move(user)) {}
+
+  void set_user(std::string user) { user_ = std::move(user); }
+
+  // Links are not followed. nullopt: there is nothing of that name.
+  Result<std::optional<InsideEntry>> look(const std::string& path);
+  // Everything below `path`, directories before what is in them.
+  Result<std::vector<InsideEntry>> list(const std::string& path, std::size_t most_entries);
+  // The file's bytes, piece by piece. An error of `take` ends it.
+  Status read(const std::string& path, const std::function<Status(std::string_view)>& take);
+
+  Status make_directory(const std::string& path, std::uint32_t mode);
+  Status symlink(const std::string& path, std::string_view target);
+  // The next piece of a file that is being written; empty at its end.
+  using Source = std::function<Result<std::string>()>;
+  Status write(const std::string& path, std::uint32_t mode, const Source& source);
+  // Waits until every request is answered.
+  Status settle();
+
+ private:
+  static constexpr std::size_t kWindow = 32;
+
+  struct Request {
+    std::string what;  // for messages
+    Credit credit;
+    bool closed = false;
+    std::optional<Error> error;
+    std::function<Status(std::string_view)> on_data;
+    std::function<Status(const proto::FieldReader&)> on_event;
+  };
+
+  proto::Fields fields(proto::FileOperation operation, const std::string& path) const;
+  Result<std::uint32_t> open(const proto::Fields& fields, Request request);
+  // Handles one frame.
+  Status step();
+  Status take(const proto::Frame& frame);
+  // Waits for this request alone and removes it.
+  Status finish(std::uint32_t stream);
+  // Makes room in the window; the first error of requests that ended.
+  Status collect(std::size_t most_open);
+
+  Connection& connection_;
+  std::string user_;
+  std::map<std::uint32_t, Request> open_;
+};
+
+}  // namespace caisson::box
