@@ -146,9 +146,22 @@ class Compiler {
     return loads ? code_.load(offsetof(seccomp_data, nr)) : first;
   }
 
+  // Where to split so that both sides hold about as many numbers: when a filter is installed the
+  // kernel runs it on paper once for every number.
+  static std::size_t halfway(const std::vector<Range>& ranges, std::size_t begin, std::size_t end) {
+    const std::uint32_t middle =
+        ranges[begin].first + (ranges[end - 1].first + 1 - ranges[begin].first) / 2;
+    std::size_t split = begin + 1;
+    while (split + 1 < end && ranges[split].first < middle) ++split;
+    const auto distance = [&](std::size_t i) {
+      return ranges[i].first > middle ? ranges[i].first - middle : middle - ranges[i].first;
+    };
+    return split > begin + 1 && distance(split - 1) < distance(split) ? split - 1 : split;
+  }
+
   Label search(const std::vector<Range>& ranges, std::size_t begin, std::size_t end) {
     if (end - begin == 1) return decide(*ranges[begin].rule);
-    const std::size_t middle = begin + (end - begin) / 2;
+    const std::size_t middle = halfway(ranges, begin, end);
     const Label upper = search(ranges, middle, end);
     const Label lower = search(ranges, begin, middle);
     return code_.branch(BPF_JGE, ranges[middle].first, upper, lower);
