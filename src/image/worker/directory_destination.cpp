@@ -137,13 +137,20 @@ Status DirectoryDestination::make_fifo(const EntryName& name, const EntryAttribu
 }
 
 Status DirectoryDestination::make_hard_link(const EntryName& name, const EntryName& target) {
-  TRY_ASSIGN(Fd target_parent, open_beneath(name, std::string(target.parent())));
-  const std::string target_last(target.last());
-  struct stat there = {};
-  if (fstatat(target_parent.get(), target_last.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
-    if (errno != ENOENT) return fail_entry(name, "look at what it links to");
+  auto absent = [&] {
     return fail(Error::invalid("hard link '" + printable(name.path) + "' to '" +
                                printable(target.path) + "', which no earlier entry has made"));
+  };
+  auto target_parent = open_beneath(name, std::string(target.parent()));
+  if (!target_parent.has_value()) {
+    if (target_parent.error().error_number() == ENOENT) return absent();
+    return fail(std::move(target_parent).error());
+  }
+  const std::string target_last(target.last());
+  struct stat there = {};
+  if (fstatat(target_parent->get(), target_last.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return absent();
+    return fail_entry(name, "look at what it links to");
   }
   if (S_ISDIR(there.st_mode)) {
     return fail(Error::invalid("hard link '" + printable(name.path) + "' to the directory '" +
@@ -152,7 +159,7 @@ Status DirectoryDestination::make_hard_link(const EntryName& name, const EntryNa
   TRY_ASSIGN(const int parent_fd, open_parent(name));
   TRY(clear(parent_fd, name));
   const std::string last(name.last());
-  if (linkat(target_parent.get(), target_last.c_str(), parent_fd, last.c_str(), 0) != 0) {
+  if (linkat(target_parent->get(), target_last.c_str(), parent_fd, last.c_str(), 0) != 0) {
     return fail_entry(name, "make the hard link");
   }
   return {};

@@ -1,0 +1,45 @@
+#include "image/sha256.h"
+
+#include <gtest/gtest.h>
+
+namespace caisson::image {
+namespace {
+
+std::string digest(std::string_view bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish();
+}
+
+// The standard's own examples.
+TEST(Sha256, GivesTheDigestsOfTheStandard) {
+  EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(digest(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, PiecesGiveTheSameAsTheWhole) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) bytes += static_cast<char>(i);
+  for (std::size_t size = 0; size <= bytes.size(); ++size) {
+    Sha256 pieces;
+    for (std::size_t at = 0; at < size; at += 7) {
+      pieces.update(std::string_view(bytes).substr(at, std::min<std::size_t>(7, size - at)));
+    }
+    ASSERT_EQ(pieces.finish(), digest(std::string_view(bytes).substr(0, size))) << size;
+  }
+}
+
+TEST(Sha256, KnowsADigestWhenItSeesOne) {
+  EXPECT_TRUE(is_sha256(digest("")));
+  EXPECT_FALSE(is_sha256(""));
+  EXPECT_FALSE(is_sha256(std::string(64, 'A')));
+  EXPECT_FALSE(is_sha256(std::string(63, 'a')));
+  EXPECT_FALSE(is_sha256(std::string(62, 'a') + "/."));
+}
+
+}  // namespace
+}  // namespace caisson::image
