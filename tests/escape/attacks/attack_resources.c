@@ -421,6 +421,18 @@ ATTEMPT(96d) {
   }
   escaped("nested 16 deep");
 }
+// 97: lines in the kernel's log. 97b counts them meanwhile.
+ATTEMPT_WITHIN(97a, 20) {
+  for (int i = 0; i < 500; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      *(volatile int*)16 = 1;
+      _exit(0);
+    }
+    waitpid(child, NULL, 0);
+  }
+  contained("survived");
+}
 // 98: work that holds the kernel's locks for long. The runner measures the host's latency
 // meanwhile.
 ATTEMPT_WITHIN(98a, 20) {
