@@ -36,6 +36,26 @@ class Machine(MachineTest):
         self.assertIn("rmdir EIO", found["overlay in a user namespace, upper on tmpfs"])
         self.assertIn("mkdir again ok", found["overlay in a user namespace, upper on ext4"])
 
+    def test_clock_goes_right_also_when_the_host_is_busy(self):
+        source = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+        self.assertEqual(self.vm.run(f"cat {source}").text, "tsc\n")
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * os.cpu_count())]
+        try:
+            times = [time.monotonic()]
+            for pause in (2, 0):
+                uptime = float(self.vm.run("cut -d' ' -f1 /proc/uptime").text)
+                times += [uptime, time.monotonic()]
+                time.sleep(pause)
+                times.append(time.monotonic())
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        # Each look at the machine's clock happened somewhere between two looks at ours.
+        before_first, first, after_first, before_second, second, after_second, _ = times
+        self.assertGreater(second - first, before_second - after_first - 0.1)
+        self.assertLess(second - first, after_second - before_first + 0.1)
+
     def test_users_and_groups(self):
         places = {"root": "/system.slice/run-", "user": "/user.slice/user-1000.slice/user@1000.service/app.slice/run-",
                   "plain": "/user.slice/user-1001.slice/user@1001.service/app.slice/run-",

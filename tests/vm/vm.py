@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import vm_parts
 from vm_parts import BUILD, PartsError
 
-PROGRAMS = ["caisson", "caisson-launcher", "caisson-guest"]
+PROGRAMS = ["caisson", "caisson-launcher", "caisson-guest", "caisson-image-worker"]
 BOOT_TIMEOUT = 120
 GRACE = 30  # Beyond a run's own timeout, which the agent keeps.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -100,13 +100,17 @@ def _end_with_parent(parent):
 
 
 class Vm:
-    def __init__(self, files=None, *, build=BUILD, programs=PROGRAMS, memory=1024, cpus=1,
+    def __init__(self, files=None, *, build=BUILD, programs=PROGRAMS, presets=(), memory=1024, cpus=1,
                  machine="microvm", arguments=""):
-        """files: {path in /opt/caisson: file or folder of this host}. programs: names in `build`."""
+        """files: {path in /opt/caisson: file or folder of this host}. programs: names in `build`.
+        presets: other builds ("switches") whose programs go to /opt/caisson/PRESET. arguments: added to
+        the kernel's command line."""
         self._process = None
         self._channel = None
         started = time.monotonic()
         everything = {f"build/{name}": Path(build) / name for name in programs}
+        for preset in presets:
+            everything.update({f"{preset}/{name}": Path(build).parent / preset / name for name in programs})
         everything.update(files or {})
         with vm_parts.cache_lock():
             kernel = vm_parts.kernel()
@@ -120,8 +124,10 @@ class Vm:
         pci = machine != "microvm"
         suffix = "pci" if pci else "device"
         machine = "q35" if pci else "microvm,acpi=on,isa-serial=on,x-option-roms=off,rtc=on"
+        # tsc=reliable: a microvm has nothing but the timer's ticks to check the counter against, and on
+        # a busy host ticks get lost; the kernel would then take the ticks for its clock, which goes slow.
         append = ("console=ttyS0 quiet panic=-1 reboot=t cgroup_no_v1=all mitigations=off "
-                  f"random.trust_cpu=on tsc_early_khz={tsc_khz()} {arguments}")
+                  f"random.trust_cpu=on tsc=reliable tsc_early_khz={tsc_khz()} {arguments}")
         command = [vm_parts.require("qemu-system-x86_64", "qemu-system-x86"),
                    "-M", machine, "-accel", "tcg,thread=multi" if cpus > 1 else "tcg", "-cpu", "max",
                    "-m", str(memory), "-smp", str(cpus), "-nodefaults", "-no-user-config", "-no-reboot",
