@@ -9,7 +9,7 @@
 namespace caisson::guest::seccomp {
 namespace {
 
-// Splits at blanks, and puts the operators of a term and `|` apart only where blanks do.
+// The words of a line up to a word that begins with `#`.
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (true) {
