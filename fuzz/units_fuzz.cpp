@@ -1,0 +1,103 @@
+// libraries: policy
+//
+// Units and the values of flags: the first byte chooses which, the rest is the text.
+#include "policy/flags.h"
+#include "policy/inside_path.h"
+#include "policy/syntax.h"
+#include "policy/units.h"
+
+namespace {
+
+using namespace caisson;  // NOLINT: a program of one file
+using namespace caisson::policy;
+
+void check_message(const Error& error) {
+  VERIFY(error.message().contains("found "));
+  VERIFY(error.message().contains("; allowed is "));
+  for (const char c : error.message()) VERIFY(static_cast<unsigned char>(c) >= 0x20);
+}
+
+void check_limit(LimitUnit unit, std::string_view text) {
+  const auto value = parse_limit(unit, text);
+  if (!value.has_value()) {
+    check_message(value.error());
+    return;
+  }
+  const auto again = parse_limit(unit, format_limit(unit, *value));
+  VERIFY(again.has_value() && *again == *value);
+}
+
+// The text as lines, each a grant: its first byte is mode and kind.
+void check_grants(std::string_view text) {
+  std::vector<GrantFlag> flags;
+  while (!text.empty() && flags.size() < 8) {
+    const auto end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.empty()) continue;
+    auto flag = parse_grant(static_cast<GrantMode>(static_cast<unsigned char>(line[0]) % 3),
+                            line.substr(1));
+    if (!flag.has_value()) {
+      check_message(flag.error());
+      return;
+    }
+    flag->kind = (line[0] & 4) != 0 ? SourceKind::kFile : SourceKind::kDirectory;
+    flags.push_back(*flag);
+  }
+  const auto placement = place_grants(flags, "");
+  if (!placement.has_value()) {
+    check_message(placement.error());
+    return;
+  }
+  VERIFY(placement->grants.size() == flags.size());
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    const Grant& grant = placement->grants[i];
+    VERIFY(grant.from == flags[i].from && grant.mode == flags[i].mode);
+    for (std::size_t k = 0; k < i; ++k) VERIFY(grant.to != placement->grants[k].to);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
+  switch (data[0] % 7) {
+    case 0:
+      check_limit(LimitUnit::kBytes, text);
+      break;
+    case 1:
+      check_limit(LimitUnit::kCount, text);
+      break;
+    case 2:
+      check_limit(LimitUnit::kCpus, text);
+      break;
+    case 3:
+      check_limit(LimitUnit::kDuration, text);
+      break;
+    case 4:
+      check_grants(text);
+      break;
+    case 5:
+      if (const auto output = parse_output(text, "/workspace"); !output.has_value()) {
+        check_message(output.error());
+      } else {
+        VERIFY(target_fault(output->path).empty());
+      }
+      if (const auto env = parse_env(text); env.has_value()) {
+        VERIFY(env->first + "=" + env->second == text);
+      } else {
+        check_message(env.error());
+      }
+      break;
+    default: {
+      const std::string normal = normalised(text);
+      VERIFY(normalised(normal) == normal);
+      if (path_fault(text).empty()) VERIFY(normal == text);
+      (void)image_fault(text);
+      (void)user_fault(text);
+      (void)hostname_fault(text);
+    }
+  }
+  return 0;
+}
