@@ -65,7 +65,7 @@ class Supervisor {
         box_(std::move(input.box)),
         listener_(std::move(input.listener)),
         broker_(std::move(input.broker)),
-        guest_(Fd(::dup(box_->channel_fd()))) {
+        guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))) {
     clients_.try_emplace(++last_client_, std::move(input.first_client));
     clients_.at(last_client_).first = true;
   }

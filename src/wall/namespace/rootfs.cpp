@@ -66,6 +66,21 @@ Status make_directory(int directory_fd, const char* name, unsigned mode) {
   return {};
 }
 
+// What /dev holds besides its nodes.
+Status add_links_and_folders(int device_fd) {
+  for (const char* name : {"pts", "shm"}) TRY(make_directory(device_fd, name, 0755));
+  constexpr std::pair<const char*, const char*> kLinks[] = {{"pts/ptmx", "ptmx"},
+                                                            {"/proc/self/fd", "fd"},
+                                                            {"/proc/self/fd/0", "stdin"},
+                                                            {"/proc/self/fd/1", "stdout"},
+                                                            {"/proc/self/fd/2", "stderr"}};
+  for (const auto& [target, name] : kLinks) {
+    if (::symlinkat(target, device_fd, name) != 0)
+      return fail_errno(std::string("symlink /dev/") + name);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Fd> clone_mount(int path_fd, std::uint64_t attributes) {
@@ -101,7 +116,7 @@ Result<Fd> make_device_mount() {
     }
   }
   ::umask(mask);
-  for (const char* name : {"pts", "shm"}) TRY(make_directory(mount.get(), name, 0755));
+  TRY(add_links_and_folders(mount.get()));
   return mount;
 }
 
@@ -241,32 +256,22 @@ Status RootBuilder::make_image_root() {
 }
 
 Status RootBuilder::make_directories() {
-  const mode_t mask = ::umask(0);
-  const auto make_all = [&]() -> Status {
-    for (const char* name :
-         {"dev", "proc", "sys", "etc", "run", "var", "home", "mnt", "opt", "srv"})
-      TRY(make_directory(root_.get(), name, 0755));
-    TRY(make_directory(root_.get(), "root", 0700));
-    TRY(own(root_.get(), "root", 0, 0));
-    TRY(make_directory(root_.get(), "tmp", 01777));
-    if (plan_.image == PlanImage::kHost) {
-      for (const char* name : {"var/lib", "var/log", "var/cache"})
-        TRY(make_directory(root_.get(), name, 0755));
-      TRY(make_directory(root_.get(), "var/tmp", 01777));
-      TRY(make_directory(root_.get(), "home/user", 0755));
-      TRY(own(root_.get(), "home/user", plan_.user_uid, plan_.user_gid));
-    }
-    return {};
-  };
-  const auto made = make_all();
-  ::umask(mask);
-  return made;
+  for (const char* name : {"dev", "proc", "sys", "etc", "run", "var", "home", "mnt", "opt", "srv"})
+    TRY(make_directory(root_.get(), name, 0755));
+  TRY(make_directory(root_.get(), "root", 0700));
+  TRY(own(root_.get(), "root", 0, 0));
+  TRY(make_directory(root_.get(), "tmp", 01777));
+  if (plan_.image != PlanImage::kHost) return {};
+  for (const char* name : {"var/lib", "var/log", "var/cache"})
+    TRY(make_directory(root_.get(), name, 0755));
+  TRY(make_directory(root_.get(), "var/tmp", 01777));
+  TRY(make_directory(root_.get(), "home/user", 0755));
+  return own(root_.get(), "home/user", plan_.user_uid, plan_.user_gid);
 }
 
 Status RootBuilder::mount_devices() {
   TRY(steps_.enter("device"));
   // Shared memory counts against the layer: a directory of it that is not in the root's tree.
-  const mode_t mask = ::umask(0);
   if (parts_.devices.valid()) {
     TRY(sys::move_mount(parts_.devices.get(), root_.get(), "dev"));
   } else {
@@ -286,14 +291,12 @@ Status RootBuilder::mount_devices() {
       if (!target.valid()) return fail_errno("create " + path);
       TRY(bind(source.get(), target.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
     }
-    TRY_ASSIGN(const Fd inside, open_path(root_.get(), "dev"));
-    for (const char* name : {"pts", "shm"}) TRY(make_directory(inside.get(), name, 0755));
+    TRY(add_links_and_folders(devices.get()));
   }
   TRY_ASSIGN(const Fd dev, open_path(root_.get(), "dev"));
   if (is_off(off_, Mechanism::kDevices)) {
     TRY_ASSIGN(const Fd all, open_path(AT_FDCWD, "/dev"));
     TRY(bind(all.get(), root_.get(), "dev", 0));
-    ::umask(mask);
     return {};
   }
   TRY(make_directory(layer_.get(), "shm", 01777));
@@ -305,16 +308,6 @@ Status RootBuilder::mount_devices() {
   TRY_ASSIGN(const Fd terminals,
              sys::make_mount("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
   TRY(sys::move_mount(terminals.get(), dev.get(), "pts"));
-  constexpr std::pair<const char*, const char*> kLinks[] = {{"pts/ptmx", "ptmx"},
-                                                            {"/proc/self/fd", "fd"},
-                                                            {"/proc/self/fd/0", "stdin"},
-                                                            {"/proc/self/fd/1", "stdout"},
-                                                            {"/proc/self/fd/2", "stderr"}};
-  for (const auto& [target, name] : kLinks) {
-    if (::symlinkat(target, dev.get(), name) != 0)
-      return fail_errno(std::string("symlink /dev/") + name);
-  }
-  ::umask(mask);
   return {};
 }
 

@@ -48,6 +48,7 @@ class Setup {
   const Plan& plan_;
   Steps steps_;
   Fd proc_;
+  Fd user_limits_;  // /proc/sys/user, not yet read-only
   Fd inner_;
   int layer_fd_ = -1;
 };
@@ -85,6 +86,8 @@ Status Setup::make_proc() {
   if (!off(Mechanism::kHidepid)) options.push_back({"hidepid", "invisible"});
   TRY_ASSIGN(proc_, sys::make_mount("proc", options,
                                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  user_limits_ = Fd(::openat(proc_.get(), "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!user_limits_.valid()) return fail_errno("open /proc/sys/user");
   if (off(Mechanism::kTimeNamespace)) return {};
   // Clocks inside start near zero: the host's uptime is nobody's business. Takes effect at execve.
   if (::unshare(CLONE_NEWTIME) != 0) {
@@ -150,18 +153,21 @@ Status Setup::forbid_namespaces() {
   constexpr std::uint8_t kBrowser = 1;
   const bool nested = plan_.syscall_profile == kBrowser;
   for (const char* name : {"user", "pid", "net"}) {
-    TRY(sys::write_file(proc_.get(), std::string("sys/user/max_") + name + "_namespaces",
+    TRY(sys::write_file(user_limits_.get(), std::string("max_") + name + "_namespaces",
                         nested ? "64" : "0"));
   }
   for (const char* name : {"mnt", "ipc", "uts", "cgroup", "time"}) {
     auto written =
-        sys::write_file(proc_.get(), std::string("sys/user/max_") + name + "_namespaces", "0");
+        sys::write_file(user_limits_.get(), std::string("max_") + name + "_namespaces", "0");
     if (!written && written.error().error_number() != ENOENT) return written;
   }
   return {};
 }
 
 Status Setup::drop_capabilities() {
+  if (plan_.privileges == 0 && !off(Mechanism::kNoNewPrivs) &&
+      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return fail_errno("prctl no_new_privs");
   // The guest needs none: it is the owner of N, which gives it every right there and none here.
   if (off(Mechanism::kCapabilities)) return {};
   for (unsigned long capability = 0;; ++capability) {
@@ -214,6 +220,7 @@ Status Setup::become_guest() {
 }
 
 Status Setup::run() {
+  ::umask(0);  // modes are exactly what is asked for
   TRY(enter_namespaces());
   TRY(steps_.enter("private"));
   if (!off(Mechanism::kMountPropagation) &&
@@ -228,12 +235,13 @@ Status Setup::run() {
   TRY(make_proc());
   TRY(set_up_network());
   TRY(make_inner_userns());
-  TRY(forbid_namespaces());
   RootBuilder root(plan_, input_.ids, input_.cgroups, plan_.switches, std::move(input_.parts),
                    steps_);
   TRY(root.build(proc_.get()));
   TRY(root.enter());
   layer_fd_ = root.layer_fd();
+  // Detached mounts count as mount namespaces, so this comes after the last of them.
+  TRY(forbid_namespaces());
   TRY(drop_capabilities());
   return become_guest();
 }
