@@ -183,7 +183,7 @@ TEST_F(Unpack, AFileOfALinksNameReplacesTheLink) {
 TEST_F(Unpack, ADirectoryOfALinksNameReplacesTheLink) {
   ASSERT_TRUE(unpack_bytes(Tar()
                                .add({.name = "x", .type = '2', .link = "../outside"})
-                               .add({.name = "x/", .type = '5'})
+                               .add({.name = "x/", .type = '5', .mode = 0755})
                                .add({.name = "x/secret", .data = "mine"})
                                .bytes())
                   .has_value());

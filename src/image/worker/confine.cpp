@@ -23,9 +23,6 @@ namespace {
 #endif
 #endif
 
-// zstd's and xz's windows, libarchive's buffers, the times of two million directories.
-constexpr rlim_t kMemory = 2ull << 30;
-
 Status limit(int resource, const char* name, rlim_t value) {
   rlimit now = {};
   if (getrlimit(resource, &now) != 0) return fail_errno(std::string("getrlimit ") + name);
@@ -35,6 +32,9 @@ Status limit(int resource, const char* name, rlim_t value) {
 }
 
 #ifndef CAISSON_WORKER_SANITIZED
+// zstd's and xz's windows, libarchive's buffers, the times of two million directories.
+constexpr rlim_t kMemory = 2ull << 30;
+
 #if defined(__x86_64__)
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
