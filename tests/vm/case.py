@@ -1,5 +1,6 @@
 """What the tests on the machine share: one machine for a whole file, and caisson inside it."""
 
+import functools
 import json
 import shlex
 import sys
@@ -83,10 +84,17 @@ class MachineTest(unittest.TestCase):
         if cause is not None:
             self.assertEqual(ran.cause, cause, str(ran))
 
-    def for_callers(self, callers=tuple(CALLERS)):
-        for caller in callers:
-            with self.subTest(caller=caller):
-                yield caller
+
+def each_caller(*callers):
+    """Runs the test once for each of these callers (all, where none is named), as subtests."""
+    def decorate(test):
+        @functools.wraps(test)
+        def run(self):
+            for caller in callers or CALLERS:
+                with self.subTest(caller=caller):
+                    test(self, caller)
+        return run
+    return decorate
 
 
 def main():

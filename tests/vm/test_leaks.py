@@ -10,7 +10,7 @@ import random
 import unittest
 from pathlib import Path
 
-from case import DELEGATED, MachineTest, main
+from case import DELEGATED, MachineTest, each_caller, main
 
 RUNS = int(os.environ.get("CAISSON_VM_RUNS", "24"))
 SEED = int(os.environ.get("CAISSON_VM_SEED", random.randrange(1 << 30)))
@@ -19,18 +19,18 @@ SEED = int(os.environ.get("CAISSON_VM_SEED", random.randrange(1 << 30)))
 class Leaks(MachineTest):
     keywords = {"files": {"leak_probe.py": str(Path(__file__).with_name("leak_probe.py"))}}
 
-    def test_kills(self):
-        for caller in self.for_callers(DELEGATED):
-            runs = max(4, RUNS // len(DELEGATED))
-            result = self.shell(f"python3 -S /opt/caisson/leak_probe.py {runs} {SEED}", caller, timeout=120 + 20 * runs)
-            self.assertEqual(result.status, 0, f"seed {SEED}: {result.stderr.decode(errors='replace')[-2000:]}")
-            found = json.loads(result.stdout)
-            print(f"{caller}: seed {SEED}, {runs} runs, median {found['median']:.2f} s, killed {found['hit']}", flush=True)
-            self.assertEqual(found["at_end"], {}, f"seed {SEED}: left after the sweep")
-            # One process killed: those that are left clean up. Only the launcher's own end can leave
-            # empty groups and named folders to the next command.
-            wrong = [left for left in found["at_once"] if not left["victim"].startswith(("caisson-launch", "caisson-superv"))]
-            self.assertEqual(wrong, [], f"seed {SEED}")
+    @each_caller(*DELEGATED)
+    def test_kills(self, caller):
+        runs = max(4, RUNS // len(DELEGATED))
+        result = self.shell(f"python3 -S /opt/caisson/leak_probe.py {runs} {SEED}", caller, timeout=120 + 20 * runs)
+        self.assertEqual(result.status, 0, f"seed {SEED}: {result.stderr.decode(errors='replace')[-2000:]}")
+        found = json.loads(result.stdout)
+        print(f"{caller}: seed {SEED}, {runs} runs, median {found['median']:.2f} s, killed {found['hit']}", flush=True)
+        self.assertEqual(found["at_end"], {}, f"seed {SEED}: left after the sweep")
+        # One process killed: those that are left clean up. Only the launcher's own end can leave
+        # empty groups and named folders to the next command.
+        wrong = [left for left in found["at_once"] if not left["victim"].startswith(("caisson-launch", "caisson-superv"))]
+        self.assertEqual(wrong, [], f"seed {SEED}")
 
 
 if __name__ == "__main__":

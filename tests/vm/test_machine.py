@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import facts
-from case import MachineTest, main
+from case import MachineTest, each_caller, main
 from vm import Vm, VmError
 from vm_parts import PartsError
 
@@ -56,17 +56,17 @@ class Machine(MachineTest):
         self.assertGreater(second - first, before_second - after_first - 0.1)
         self.assertLess(second - first, after_second - before_first + 0.1)
 
-    def test_users_and_groups(self):
+    @each_caller()
+    def test_users_and_groups(self, caller):
         places = {"root": "/system.slice/run-", "user": "/user.slice/user-1000.slice/user@1000.service/app.slice/run-",
                   "plain": "/user.slice/user-1001.slice/user@1001.service/app.slice/run-",
                   "bare": "/user.slice/user-1001.slice/session"}
-        for caller in self.for_callers():
-            result = self.shell("id -un; cat /proc/self/cgroup; "
-                                "mkdir $(sed s,0::,/sys/fs/cgroup, /proc/self/cgroup)/below && echo made", caller)
-            name, group, *made = result.text.split()
-            self.assertEqual(name, "plain" if caller == "bare" else caller)
-            self.assertTrue(group.startswith("0::" + places[caller]), group)
-            self.assertEqual(made, [] if caller == "bare" else ["made"])
+        result = self.shell("id -un; cat /proc/self/cgroup; "
+                            "mkdir $(sed s,0::,/sys/fs/cgroup, /proc/self/cgroup)/below && echo made", caller)
+        name, group, *made = result.text.split()
+        self.assertEqual(name, "plain" if caller == "bare" else caller)
+        self.assertTrue(group.startswith("0::" + places[caller]), group)
+        self.assertEqual(made, [] if caller == "bare" else ["made"])
 
     def test_subordinate_ids(self):
         script = "unshare -U sleep 9 & sleep 0.3; newuidmap $! 0 $(id -u) 1 1 100000 65536 && cat /proc/$!/uid_map"

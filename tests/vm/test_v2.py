@@ -3,7 +3,7 @@
 
 import unittest
 
-from case import CALLERS, DELEGATED, MachineTest, main
+from case import CALLERS, DELEGATED, MachineTest, each_caller, main
 
 BOMB = "x = bytearray(10**9)"
 
@@ -13,111 +13,111 @@ def python(text):
 
 
 class Limits(MachineTest):
-    def test_no_limit_met(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--", *python("print(6*7)"), caller=caller)
-            self.assert_verdict(ran, "exited", 0)
-            self.assertEqual((ran.stdout, ran.hit, ran.document["wall"]), ("42\n", [], "namespace"), str(ran))
-            self.assertGreater(ran.usage["elapsed_us"], 0)
+    @each_caller()
+    def test_no_limit_met(self, caller):
+        ran = self.caisson("--", *python("print(6*7)"), caller=caller)
+        self.assert_verdict(ran, "exited", 0)
+        self.assertEqual((ran.stdout, ran.hit, ran.document["wall"]), ("42\n", [], "namespace"), str(ran))
+        self.assertGreater(ran.usage["elapsed_us"], 0)
 
-    def test_how_limits_are_held(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--", "true", caller=caller)
-            self.assertEqual(len(ran.held), 9, str(ran))
-            for limit in ("memory", "pids", "cpus"):
-                if caller in DELEGATED:
-                    self.assertEqual(ran.held[limit], "cgroup", str(ran))
-                else:
-                    self.assertNotEqual(ran.held[limit], "cgroup", str(ran))
+    @each_caller()
+    def test_how_limits_are_held(self, caller):
+        ran = self.caisson("--", "true", caller=caller)
+        self.assertEqual(len(ran.held), 9, str(ran))
+        for limit in ("memory", "pids", "cpus"):
+            if caller in DELEGATED:
+                self.assertEqual(ran.held[limit], "cgroup", str(ran))
+            else:
+                self.assertNotEqual(ran.held[limit], "cgroup", str(ran))
 
     def test_hard_limits_are_refused_where_they_cannot_be_held(self):
         refused = self.caisson("--require-hard-limits", "--", "true", caller="bare")
         self.assert_verdict(refused, "sandbox_error", 125)
         self.assertRegex(refused.verdict["message"], "cpus|memory")
 
-    def test_memory(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--memory", "64MiB", "--disk", "32MiB", "--", *python(BOMB), caller=caller)
-            self.assert_verdict(ran, "memory_limit", 137)
-            if caller in DELEGATED:
-                self.assertLessEqual(ran.usage["memory_peak"], 66 << 20, str(ran))
+    @each_caller()
+    def test_memory(self, caller):
+        ran = self.caisson("--memory", "64MiB", "--disk", "32MiB", "--", *python(BOMB), caller=caller)
+        self.assert_verdict(ran, "memory_limit", 137)
+        if caller in DELEGATED:
+            self.assertLessEqual(ran.usage["memory_peak"], 66 << 20, str(ran))
 
-    def test_processes(self):
+    @each_caller()
+    def test_processes(self, caller):
         bomb = "import os\nwhile True:\n  os.fork()"
-        for caller in self.for_callers():
-            ran = self.caisson("--pids", "32", "--timeout", "20s", "--", *python(bomb), caller=caller, timeout=90)
-            self.assert_verdict(ran, "process_limit", 121)
-            self.assertLessEqual(ran.usage["pids_peak"], 33, str(ran))
+        ran = self.caisson("--pids", "32", "--timeout", "20s", "--", *python(bomb), caller=caller, timeout=90)
+        self.assert_verdict(ran, "process_limit", 121)
+        self.assertLessEqual(ran.usage["pids_peak"], 33, str(ran))
 
-    def test_disk(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--disk", "16MiB", "--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=200", caller=caller)
-            self.assert_verdict(ran, "disk_limit", 122, "bytes")
+    @each_caller()
+    def test_disk(self, caller):
+        ran = self.caisson("--disk", "16MiB", "--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=200", caller=caller)
+        self.assert_verdict(ran, "disk_limit", 122, "bytes")
 
-    def test_inodes(self):
-        for caller in self.for_callers(("root", "plain")):
-            ran = self.caisson("--inodes", "300", "--", "sh", "-c", "cd $HOME; for i in $(seq 600); do : > $i || exit 1; done",
-                               caller=caller)
-            self.assert_verdict(ran, "disk_limit", 122, "inodes")
+    @each_caller("root", "plain")
+    def test_inodes(self, caller):
+        ran = self.caisson("--inodes", "300", "--", "sh", "-c", "cd $HOME; for i in $(seq 600); do : > $i || exit 1; done",
+                           caller=caller)
+        self.assert_verdict(ran, "disk_limit", 122, "inodes")
 
-    def test_output(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--output", "1MiB", "--", "yes", caller=caller)
-            self.assert_verdict(ran, "output_limit", 120)
-            self.assertLessEqual(len(ran.stdout), 1 << 20)
-            self.assertGreaterEqual(len(ran.stdout), (1 << 20) - 65536)
+    @each_caller()
+    def test_output(self, caller):
+        ran = self.caisson("--output", "1MiB", "--", "yes", caller=caller)
+        self.assert_verdict(ran, "output_limit", 120)
+        self.assertLessEqual(len(ran.stdout), 1 << 20)
+        self.assertGreaterEqual(len(ran.stdout), (1 << 20) - 65536)
 
-    def test_time(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--timeout", "1s", "--", "sleep", "100", caller=caller)
-            self.assert_verdict(ran, "time_limit", 124, "elapsed")
-            self.assertLess(ran.usage["elapsed_us"], 1_400_000, str(ran))
+    @each_caller()
+    def test_time(self, caller):
+        ran = self.caisson("--timeout", "1s", "--", "sleep", "100", caller=caller)
+        self.assert_verdict(ran, "time_limit", 124, "elapsed")
+        self.assertLess(ran.usage["elapsed_us"], 1_400_000, str(ran))
 
-    def test_processor_time(self):
-        for caller in self.for_callers(("root", "user")):
-            ran = self.caisson("--cpu-time", "500ms", "--", *python("while True: pass"), caller=caller)
-            self.assert_verdict(ran, "time_limit", 124, "cpu")
+    @each_caller("root", "user")
+    def test_processor_time(self, caller):
+        ran = self.caisson("--cpu-time", "500ms", "--", *python("while True: pass"), caller=caller)
+        self.assert_verdict(ran, "time_limit", 124, "cpu")
 
-    def test_cpus(self):
+    @each_caller("root", "user")
+    def test_cpus(self, caller):
         burn = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
-        for caller in self.for_callers(("root", "user")):
-            ran = self.caisson("--cpus", "0.2", "--", *python(burn), caller=caller)
-            self.assert_verdict(ran, "exited", 0)
-            used = ran.usage["user_us"] + ran.usage["system_us"]
-            self.assertLess(used / ran.usage["elapsed_us"], 0.35, str(ran))
+        ran = self.caisson("--cpus", "0.2", "--", *python(burn), caller=caller)
+        self.assert_verdict(ran, "exited", 0)
+        used = ran.usage["user_us"] + ran.usage["system_us"]
+        self.assertLess(used / ran.usage["elapsed_us"], 0.35, str(ran))
 
 
 class Edges(MachineTest):
-    def test_child_out_of_memory_and_the_parent_lives(self):
+    @each_caller(*DELEGATED)
+    def test_child_out_of_memory_and_the_parent_lives(self, caller):
         text = f"import os\npid = os.fork()\nif pid == 0:\n  {BOMB}\nstatus = os.wait()[1]\nprint('status', status != 0)"
-        for caller in self.for_callers(DELEGATED):
-            ran = self.caisson("--memory", "64MiB", "--disk", "16MiB", "--", *python(text), caller=caller)
-            # The group of the command may end with its child; then the program has failed. Where it
-            # went on and succeeded, the limit is told beside its exit.
-            if ran.kind == "exited":
-                self.assertEqual((ran.status, ran.hit, ran.stdout), (0, ["memory"], "status True\n"), str(ran))
-            else:
-                self.assert_verdict(ran, "memory_limit", 137)
+        ran = self.caisson("--memory", "64MiB", "--disk", "16MiB", "--", *python(text), caller=caller)
+        # The group of the command may end with its child; then the program has failed. Where it
+        # went on and succeeded, the limit is told beside its exit.
+        if ran.kind == "exited":
+            self.assertEqual((ran.status, ran.hit, ran.stdout), (0, ["memory"], "status True\n"), str(ran))
+        else:
+            self.assert_verdict(ran, "memory_limit", 137)
 
-    def test_full_disk_and_the_program_succeeds(self):
-        for caller in self.for_callers(("root", "plain")):
-            ran = self.caisson("--disk", "8MiB", "--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=99 2>&-; exit 0",
-                               caller=caller)
-            self.assert_verdict(ran, "exited", 0)
-            self.assertEqual(ran.hit, ["disk"], str(ran))
+    @each_caller("root", "plain")
+    def test_full_disk_and_the_program_succeeds(self, caller):
+        ran = self.caisson("--disk", "8MiB", "--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=99 2>&-; exit 0",
+                           caller=caller)
+        self.assert_verdict(ran, "exited", 0)
+        self.assertEqual(ran.hit, ["disk"], str(ran))
 
     def test_full_default_disk_is_never_a_matter_of_memory(self):
         ran = self.caisson("--", "sh", "-c", "cat /dev/zero > $HOME/x", timeout=120)
         self.assert_verdict(ran, "disk_limit", 122, "bytes")
 
-    def test_refused_process_and_the_program_succeeds(self):
+    @each_caller("root", "plain", "bare")
+    def test_refused_process_and_the_program_succeeds(self, caller):
         text = ("import os, time\ntry:\n  for _ in range(99):\n    if os.fork() == 0: time.sleep(30); os._exit(0)\n"
                 "except BlockingIOError: pass\nos._exit(0)")
-        for caller in self.for_callers(("root", "plain", "bare")):
-            ran = self.caisson("--pids", "16", "--", *python(text), caller=caller)
-            self.assert_verdict(ran, "exited", 0)
-            if caller in DELEGATED:
-                self.assertEqual(ran.hit, ["pids"], str(ran))
+        ran = self.caisson("--pids", "16", "--", *python(text), caller=caller)
+        self.assert_verdict(ran, "exited", 0)
+        if caller in DELEGATED:
+            self.assertEqual(ran.hit, ["pids"], str(ran))
 
     def test_own_sigsys_is_a_signal(self):
         ran = self.caisson("--", "sh", "-c", "kill -SYS $$")
@@ -133,12 +133,12 @@ class Edges(MachineTest):
         self.assert_verdict(ran, "output_limit", 120)
         self.assertEqual(set(ran.stdout), {"€"}, str(ran)[:400])
 
-    def test_double_fork_ends_with_the_command(self):
-        for caller in self.for_callers(("root", "plain")):
-            ran = self.caisson("--", "sh", "-c", "setsid sleep 301 & echo started", caller=caller)
-            self.assert_verdict(ran, "exited", 0)
-            self.assertEqual(ran.stdout, "started\n")
-            self.assertEqual(self.shell("ps -eo args | grep -c '[s]leep 301'").text, "0\n")
+    @each_caller("root", "plain")
+    def test_double_fork_ends_with_the_command(self, caller):
+        ran = self.caisson("--", "sh", "-c", "setsid sleep 301 & echo started", caller=caller)
+        self.assert_verdict(ran, "exited", 0)
+        self.assertEqual(ran.stdout, "started\n")
+        self.assertEqual(self.shell("ps -eo args | grep -c '[s]leep 301'").text, "0\n")
 
     def test_stdin_that_is_never_read(self):
         ran = self.caisson("--", "true", prefix="head -c 4000000 /dev/zero |")
@@ -151,50 +151,50 @@ class Edges(MachineTest):
 
 
 class NothingOfTheHost(MachineTest):
-    def test_secrets_and_homes(self):
+    @each_caller()
+    def test_secrets_and_homes(self, caller):
         self.shell("echo canary-in-home > /home/user/secret; chmod 644 /home/user/secret; chmod 755 /home/user")
         script = "cat /etc/shadow /home/user/secret /root/secret; ls -A /home /root; cat /etc/machine-id /etc/passwd; hostname"
-        for caller in self.for_callers():
-            ran = self.caisson("--", "sh", "-c", script, caller=caller)
-            for canary in ("host-secret-canary", "canary-in-home", "testhost", "0123456789abcdef", "plain"):
-                self.assertNotIn(canary, ran.stdout, str(ran))
+        ran = self.caisson("--", "sh", "-c", script, caller=caller)
+        for canary in ("host-secret-canary", "canary-in-home", "testhost", "0123456789abcdef", "plain"):
+            self.assertNotIn(canary, ran.stdout, str(ran))
 
-    def test_no_connection(self):
+    @each_caller()
+    def test_no_connection(self, caller):
         text = ("import socket\nfor address in (('127.0.0.1', 7000), ('10.0.2.2', 80)):\n"
                 "  try: socket.create_connection(address, 2); print('connected')\n"
                 "  except OSError as error: print('refused')")
-        for caller in self.for_callers():
-            prefix = "python3 -S -m http.server 7000 --bind 127.0.0.1 >&- 2>&- & trap 'kill %1; wait' EXIT; sleep 1.5;"
-            ran = self.caisson("--", *python(text), caller=caller, prefix=prefix)
-            self.assertEqual(ran.stdout, "refused\nrefused\n", str(ran))
+        prefix = "python3 -S -m http.server 7000 --bind 127.0.0.1 >&- 2>&- & trap 'kill %1; wait' EXIT; sleep 1.5;"
+        ran = self.caisson("--", *python(text), caller=caller, prefix=prefix)
+        self.assertEqual(ran.stdout, "refused\nrefused\n", str(ran))
 
-    def test_processes(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l", caller=caller)
-            self.assertLessEqual(int(ran.stdout), 6, str(ran))
+    @each_caller()
+    def test_processes(self, caller):
+        ran = self.caisson("--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l", caller=caller)
+        self.assertLessEqual(int(ran.stdout), 6, str(ran))
 
-    def test_nested_user_namespaces_are_closed(self):
-        for caller in self.for_callers():
-            ran = self.caisson("--", "unshare", "-U", "true", caller=caller)
-            self.assertNotEqual(ran.status, 0, str(ran))
-            self.assertEqual(ran.kind, "exited", str(ran))
+    @each_caller()
+    def test_nested_user_namespaces_are_closed(self, caller):
+        ran = self.caisson("--", "unshare", "-U", "true", caller=caller)
+        self.assertNotEqual(ran.status, 0, str(ran))
+        self.assertEqual(ran.kind, "exited", str(ran))
 
 
 class Grants(MachineTest):
     """Linux 6.1 cannot give a mount of a tmpfs other owners, but the same of ext4 and erofs."""
 
-    def test_read_and_write_grants_on_both_filesystems(self):
-        for caller in self.for_callers():
-            for folder in ("/var/tmp", "/dev/shm"):
-                name = f"{folder}/grant-{caller}"
-                user = CALLERS[caller]["user"]
-                self.shell(f"rm -rf {name}; mkdir {name}; echo given > {name}/in; chown -R {user}: {name}")
-                ran = self.caisson("--rw", f"{name}:/data", "--", "sh", "-c", "cat /data/in && echo made > /data/out", caller=caller)
-                with self.subTest(caller=caller, folder=folder):
-                    self.assert_verdict(ran, "exited", 0)
-                    self.assertEqual(self.shell(f"cat {name}/out; stat -c %U {name}/out").text, f"made\n{user}\n", str(ran))
-                    ran = self.caisson("--ro", f"{name}:/data", "--", "sh", "-c", "cat /data/in; rm /data/in", caller=caller)
-                    self.assertEqual((ran.stdout, ran.status), ("given\n", 1), str(ran))
+    @each_caller()
+    def test_read_and_write_grants_on_both_filesystems(self, caller):
+        for folder in ("/var/tmp", "/dev/shm"):
+            name = f"{folder}/grant-{caller}"
+            user = CALLERS[caller]["user"]
+            self.shell(f"rm -rf {name}; mkdir {name}; echo given > {name}/in; chown -R {user}: {name}")
+            ran = self.caisson("--rw", f"{name}:/data", "--", "sh", "-c", "cat /data/in && echo made > /data/out", caller=caller)
+            with self.subTest(folder=folder):
+                self.assert_verdict(ran, "exited", 0)
+                self.assertEqual(self.shell(f"cat {name}/out; stat -c %U {name}/out").text, f"made\n{user}\n", str(ran))
+                ran = self.caisson("--ro", f"{name}:/data", "--", "sh", "-c", "cat /data/in; rm /data/in", caller=caller)
+                self.assertEqual((ran.stdout, ran.status), ("given\n", 1), str(ran))
 
 
 class Layer(MachineTest):
@@ -235,16 +235,16 @@ mkdir -p a/b/c; rm -r a
 rm -r other kept; ls -A
 echo whole"""
 
-    def test_changing_what_the_image_holds(self):
-        for caller in self.for_callers():
-            self.shell(f"rm -f /tmp/image.tar; python3 -S - <<'TAR'\n{self.TAR}\nTAR\n"
-                       "caisson image import layered /tmp/image.tar", caller).check()
-            ran = self.caisson("--image", "layered", "--user", "user", "--", "sh", "-c", self.SCRIPT, caller=caller)
-            self.assert_verdict(ran, "exited", 0)
-            self.assertEqual(ran.stdout, "new\nold\nmore\nagain\nold\nold\nfile\nhard\nwhole\n", str(ran))
-            ran = self.caisson("--image", "layered", "--user", "user", "--", "sh", "-c", "cd; cat file kept/one moved/three", caller=caller)
-            self.assertEqual(ran.stdout, "old\nold\nold\n", f"the next sandbox sees a fresh layer\n{ran}")
-            self.shell("rm -f /tmp/image.tar")
+    @each_caller()
+    def test_changing_what_the_image_holds(self, caller):
+        self.shell(f"rm -f /tmp/image.tar; python3 -S - <<'TAR'\n{self.TAR}\nTAR\n"
+                   "caisson image import layered /tmp/image.tar", caller).check()
+        ran = self.caisson("--image", "layered", "--user", "user", "--", "sh", "-c", self.SCRIPT, caller=caller)
+        self.assert_verdict(ran, "exited", 0)
+        self.assertEqual(ran.stdout, "new\nold\nmore\nagain\nold\nold\nfile\nhard\nwhole\n", str(ran))
+        ran = self.caisson("--image", "layered", "--user", "user", "--", "sh", "-c", "cd; cat file kept/one moved/three", caller=caller)
+        self.assertEqual(ran.stdout, "old\nold\nold\n", f"the next sandbox sees a fresh layer\n{ran}")
+        self.shell("rm -f /tmp/image.tar")
 
 
 if __name__ == "__main__":
