@@ -72,10 +72,29 @@ class Builder {
     }
     return true;
   }
-  bool on_number_part(bj::string_view, bj::error_code&) { return true; }
-  bool on_int64(std::int64_t i, bj::string_view, bj::error_code& ec) { return add(i, ec); }
-  bool on_uint64(std::uint64_t u, bj::string_view, bj::error_code& ec) { return add(u, ec); }
-  bool on_double(double d, bj::string_view, bj::error_code& ec) { return add(d, ec); }
+  bool on_number_part(bj::string_view s, bj::error_code&) {
+    text_.append(s.data(), s.size());
+    return true;
+  }
+  bool on_int64(std::int64_t i, bj::string_view, bj::error_code& ec) {
+    text_.clear();
+    return add(i, ec);
+  }
+  bool on_uint64(std::uint64_t u, bj::string_view, bj::error_code& ec) {
+    text_.clear();
+    return add(u, ec);
+  }
+  bool on_double(double, bj::string_view s, bj::error_code& ec) {
+    // The parser's own value can be off by the last digit: this one is the nearest.
+    text_.append(s.data(), s.size());
+    const std::string digits = std::exchange(text_, {});
+    double value = 0;
+    const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (end.ec != std::errc() || end.ptr != digits.data() + digits.size()) {
+      return refuse(path() + ": found a number out of range; allowed are those of a double", ec);
+    }
+    return add(value, ec);
+  }
   bool on_bool(bool b, bj::error_code& ec) { return add(b, ec); }
   bool on_null(bj::error_code& ec) { return add(nullptr, ec); }
   bool on_comment_part(bj::string_view, bj::error_code&) { return true; }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 
 namespace caisson::json {
@@ -30,6 +31,14 @@ TEST(Json, KeepsTheKindOfANumber) {
   EXPECT_EQ(serialize(Value(std::numeric_limits<double>::infinity())), "null");
   EXPECT_EQ(Value(std::uint64_t{5}), Value(5));
   EXPECT_EQ(parse("9223372036854775808")->kind(), Value::Kind::kUnsigned);
+}
+
+TEST(Json, ReadsTheNearestDouble) {
+  for (const std::string text : {"0.1", "1.7976931348623157e+308", "5e-324", "9007199254740993.0",
+                                 "0.30000000000000004", "-2.2250738585072011e-308"}) {
+    EXPECT_EQ(*parse(text)->as_double(), std::strtod(text.c_str(), nullptr)) << text;
+    EXPECT_EQ(*parse(serialize(*parse(text))), *parse(text)) << text;
+  }
 }
 
 TEST(Json, LaysOutForPeople) {
@@ -67,6 +76,7 @@ TEST(Json, RefusesWithPlaceAndReason) {
       {"\"\xff\"", "found broken JSON"},
       {"\"a\nb\"", "found broken JSON"},
       {"[NaN]", "found broken JSON"},
+      {"{\"a\":[1,18446744073709551E615]}", "a[1]: found a number out of range; allowed are"},
       {"// c\n1", "found broken JSON"},
       {std::string(33, '[') + std::string(33, ']'), "nested deeper than 32 levels"},
       {"[" + std::string(1 << 20, ' ') + "]", "allowed are at most 1048576"},

@@ -82,7 +82,7 @@ Result<std::string> last_component(const GrantFlag& flag) {
   const std::string name = from.substr(from.rfind('/') + 1);
   if (name.empty() || name == "." || name == "..") {
     return fail(wrong(flag_of(flag.mode), quote(flag.from) + ", a path without a name of its own",
-                      "SRC:DST here, as in " + flag.from + ":/mnt/data"));
+                      "SRC:DST here, as in " + quote(flag.from + ":/mnt/data")));
   }
   return name;
 }

@@ -198,7 +198,7 @@ TEST(Flags, PlacesGrantsWithoutDst) {
 TEST(Flags, RefusesGrantsWithoutAPlace) {
   EXPECT_THAT(refusal(placed({{kRo, ".", kDir}, {kRw, "..", kDir}}, "")),
               HasSubstr("--rw: found \"..\", a path without a name of its own; allowed is SRC:DST "
-                        "here, as in ..:/mnt/data"));
+                        "here, as in \"..:/mnt/data\""));
   EXPECT_THAT(refusal(placed({{kRo, ".", kDir}, {kRo, "/", kDir}}, "")), HasSubstr("--ro: found"));
   EXPECT_THAT(refusal(placed({{kRo, ".", kDir}, {kRo, "/a/x", kDir}, {kCopy, "/b/x", kDir}}, "")),
               HasSubstr("--copy: found \"/b/x\" at \"/mnt/x\"; allowed is one grant for each path "
