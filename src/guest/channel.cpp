@@ -71,6 +71,7 @@ Result<bool> Channel::receive() {
   }
   if (count < 0) {
     if (errno == EAGAIN || errno == EINTR) return true;
+    if (errno == ECONNRESET) return false;
     return fail_errno("channel: read");
   }
   if (count == 0) return false;
@@ -149,9 +150,9 @@ Status Channel::flush() {
 }
 
 char* Channel::data_room() {
+  if (size_ == offset_) size_ = offset_ = 0;
   stage_control();
   if (!control_.empty() || staged_descriptor_.valid() || size_ > kDataMark) return nullptr;
-  if (size_ == offset_) size_ = offset_ = 0;
   return staging_.get() + size_ + proto::kHeaderSize;
 }
 

@@ -229,10 +229,8 @@ Status ExecStream::take_data(const proto::Frame& frame) {
                                " bytes of input, the credit is " + std::to_string(input_credit_)));
   input_credit_ -= frame.payload.size();
   if (discarding_ || (!input_.valid() && report_.get() < 0)) return {};
-  if (input_offset_ == input_buffer_.size()) {
-    input_buffer_.clear();
-    input_offset_ = 0;
-  }
+  input_buffer_.erase(0, input_offset_);
+  input_offset_ = 0;
   input_buffer_.append(frame.payload);
   return {};
 }

@@ -6,6 +6,8 @@
 // credit. Owns every descriptor; kills the command's session when it is destroyed early.
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -30,6 +32,7 @@ class ExecStream final : public Stream {
   Status take(const proto::Frame& frame, Channel& channel) override;
   bool reaped(pid_t pid, int status, const rusage& usage, Channel& channel) override;
   void kill() override;
+  void terminate() override { send_signal(SIGTERM); }
   bool finished() const override { return closed_; }
 
  private:

@@ -11,14 +11,22 @@
 #include <utility>
 
 #include "guest/confine.h"
+#include "guest/dial.h"
 #include "guest/exec.h"
+#include "guest/metrics.h"
+#include "guest/relay.h"
 
 namespace caisson::guest {
 namespace {
 
+using proto::ControlOperation;
 using proto::FrameType;
 using proto::Kind;
 using proto::Tag;
+
+constexpr std::uint64_t kMaxShutdownGraceMs = 60'000;
+// How often a shutdown looks whether everything has ended.
+constexpr auto kShutdownLook = std::chrono::milliseconds(20);
 
 bool is_init() {
   return ::getpid() == 1;
@@ -87,8 +95,11 @@ Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
   if (!is_init() && ::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
     return fail_errno("prctl PR_SET_CHILD_SUBREAPER");
   TRY(occupy_standard_descriptors());
-  // The domain that all commands share: their signals and abstract sockets stay in the sandbox.
-  if (is_init() && !is_off(options.inside.disabled_mechanisms, Mechanism::kLandlock))
+  // The domain that all commands share: their signals and abstract sockets stay in the sandbox. The
+  // guest is born without capabilities, and with no_new_privs unless set-user-ID programs are to
+  // work inside (privileges: sudo); then each command's own domain is all there is.
+  if (is_init() && ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 &&
+      !is_off(options.inside.disabled_mechanisms, Mechanism::kLandlock))
     TRY(enter_landlock(LandlockScope::kSignalsAndSockets));
   TRY_ASSIGN(Fd signals, take_signals());
   if (options.inside.userns.valid() &&
@@ -113,6 +124,8 @@ Status Guest::run() {
     const std::size_t out = poller_.add(channel_.wants_write() ? channel_.out_fd() : -1, POLLOUT);
     const std::size_t signals = poller_.add(signals_.get(), POLLIN);
     for (auto& [id, stream] : streams_) stream->prepare(poller_);
+    if (shutdown_) poller_.wake_within(kShutdownLook.count());
+    if (room_again_) poller_.wake_within(0);
     status = poller_.wait();
     if (!status) break;
     if (poller_.ready(signals) != 0) reap();
@@ -127,7 +140,15 @@ Status Guest::run() {
       break;
     }
     produce();
+    const bool was_full = channel_.data_room() == nullptr;
     status = channel_.flush();
+    // A stream that had a frame ready and no room for it has no descriptor that would wake us.
+    room_again_ = was_full && !channel_.wants_write();
+    if (shutdown_ && shutdown_is_due()) {
+      close_stream(shutdown_->stream);
+      status = channel_.flush();
+      break;
+    }
   }
   end_everything();
   return status;
@@ -192,7 +213,7 @@ void Guest::open_stream(const proto::Frame& frame) {
   Result<std::unique_ptr<Stream>> stream = make_stream(frame);
   if (!stream)
     close_with_error(frame.header.stream, stream.error());
-  else
+  else if (*stream)
     streams_.emplace(frame.header.stream, std::move(*stream));
 }
 
@@ -208,11 +229,81 @@ Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame) {
       TRY_ASSIGN(ExecRequest request, ExecRequest::parse(fields));
       return ExecStream::open(id, std::move(request), inside_, channel_);
     }
+    case Kind::kFile:
+      return RelayStream::open(id, file_worker, WorkerRights::kUser, fields, inside_);
+    case Kind::kWatch:
+      return RelayStream::open(id, watch_worker, WorkerRights::kUser, fields, inside_);
+    case Kind::kDial:
+      return DialStream::open(id, fields);
+    case Kind::kMetrics:
+      send_metrics(id);
+      return nullptr;
+    case Kind::kControl:
+      return control(id, fields);
     default:
       return fail(Error(Code::kUnimplemented, "channel: streams of kind " +
                                                   std::to_string(frame.header.detail) +
                                                   " are not known here"));
   }
+}
+
+Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::uint64_t operation, fields.number(Tag::kControlOperation));
+  switch (static_cast<ControlOperation>(operation)) {
+    case ControlOperation::kShutdown:
+      TRY(begin_shutdown(id, fields));
+      return nullptr;
+    case ControlOperation::kPing:
+      close_stream(id);
+      return nullptr;
+    case ControlOperation::kListProcesses:
+      return RelayStream::open(id, process_list_worker, WorkerRights::kGuest, fields, inside_);
+    case ControlOperation::kSetTime:
+    case ControlOperation::kCloseConnections:
+    case ControlOperation::kReseed:
+      return fail(Error(Code::kUnimplemented,
+                        "control: the sandbox shares its kernel with the host, so its clock, its "
+                        "connections and its random numbers never have to be set anew"));
+  }
+  return fail(Error(Code::kUnimplemented,
+                    "control: operation " + std::to_string(operation) + ", allowed are 1 to 6"));
+}
+
+void Guest::send_metrics(std::uint32_t id) {
+  proto::Fields fields;
+  for (const auto& [name, value] : sample_metrics())
+    fields.put(Tag::kMetricName, name).put_u64(Tag::kMetricValue, value);
+  channel_.send(proto::encode_frame(id, FrameType::kEvent, 0, fields.bytes()));
+  close_stream(id);
+}
+
+// SIGTERM now; the end comes when nothing runs any more, or with the deadline.
+Status Guest::begin_shutdown(std::uint32_t id, const proto::FieldReader& fields) {
+  std::uint64_t grace_ms = 0;
+  if (fields.has(Tag::kTimeLimitMs)) {
+    TRY_ASSIGN(grace_ms, fields.number(Tag::kTimeLimitMs));
+  }
+  if (grace_ms > kMaxShutdownGraceMs)
+    return fail(Error::invalid("shutdown: " + std::to_string(grace_ms) + " ms of grace, at most " +
+                               std::to_string(kMaxShutdownGraceMs) + " are allowed"));
+  if (shutdown_) return fail(Error::precondition("shutdown: it has begun already"));
+  shutdown_ = Shutdown{id, std::chrono::steady_clock::now() + std::chrono::milliseconds(grace_ms)};
+  if (grace_ms == 0) return {};
+  if (is_init())
+    ::kill(-1, SIGTERM);
+  else
+    for (auto& [stream_id, stream] : streams_) stream->terminate();
+  return {};
+}
+
+bool Guest::shutdown_is_due() {
+  if (std::chrono::steady_clock::now() >= shutdown_->deadline) return true;
+  siginfo_t info;
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+}
+
+void Guest::close_stream(std::uint32_t id) {
+  channel_.send(proto::encode_frame(id, FrameType::kClose, 0, {}));
 }
 
 void Guest::close_with_error(std::uint32_t id, const Error& error) {

@@ -5,8 +5,10 @@
 // end it or make it wait: descriptors never block, file work is done by forked children.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -36,7 +38,13 @@ class Guest {
   Status take_frame(const proto::Frame& frame);
   Status take_hello(const proto::Frame& frame);
   void open_stream(const proto::Frame& frame);
+  // Null where the answer is out already.
   Result<std::unique_ptr<Stream>> make_stream(const proto::Frame& frame);
+  Result<std::unique_ptr<Stream>> control(std::uint32_t id, const proto::FieldReader& fields);
+  void send_metrics(std::uint32_t id);
+  Status begin_shutdown(std::uint32_t id, const proto::FieldReader& fields);
+  bool shutdown_is_due();
+  void close_stream(std::uint32_t id);
   void close_with_error(std::uint32_t id, const Error& error);
   void reap();
   void produce();
@@ -50,6 +58,12 @@ class Guest {
   std::uint32_t highest_stream_ = 0;
   std::uint32_t last_turn_ = 0;
   bool hello_taken_ = false;
+  bool room_again_ = false;
+  struct Shutdown {
+    std::uint32_t stream;
+    std::chrono::steady_clock::time_point deadline;
+  };
+  std::optional<Shutdown> shutdown_;
 };
 
 }  // namespace caisson::guest

@@ -64,6 +64,8 @@ class Stream {
   virtual bool reaped(pid_t pid, int status, const rusage& usage, Channel& channel) = 0;
   // Ends at once what runs for this stream.
   virtual void kill() = 0;
+  // Asks what runs for this stream to end.
+  virtual void terminate() {}
   virtual bool finished() const = 0;
 };
 

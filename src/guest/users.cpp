@@ -10,8 +10,6 @@
 #include <optional>
 
 #include "base/fd.h"
-#include "base/kernel_abi.h"
-#include "base/sys.h"
 
 namespace caisson::guest {
 namespace {
@@ -29,21 +27,25 @@ std::optional<std::uint32_t> parse_id(std::string_view text) {
   return id;
 }
 
-Result<std::string> read_account_file(int root_fd, const std::string& path) {
-  TRY_ASSIGN(const Fd file, sys::openat2(root_fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0,
-                                         RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS));
+Result<std::string> read_account_file(int root_fd, const std::string& name) {
+  // Not by openat2: a worker that reads names is confined already, and its filter has no openat2.
+  const Fd etc(::openat(root_fd, "etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!etc.valid()) return fail_errno("open /etc");
+  const Fd file(
+      ::openat(etc.get(), name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC));
+  const std::string path = "/etc/" + name;
+  if (!file.valid()) return fail_errno("open " + path);
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) return fail_errno("fstat /" + path);
-  if (!S_ISREG(status.st_mode))
-    return fail(Error::precondition("/" + path + " is not a regular file"));
+  if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + path);
+  if (!S_ISREG(status.st_mode)) return fail(Error::precondition(path + " is not a regular file"));
   if (static_cast<std::uint64_t>(status.st_size) > kMaxAccountFile)
-    return fail(Error::exhausted("/" + path + " is longer than 1 MiB"));
+    return fail(Error::exhausted(path + " is longer than 1 MiB"));
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t filled = 0;
   while (filled < text.size()) {
     const ssize_t count = ::read(file.get(), text.data() + filled, text.size() - filled);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail_errno("read /" + path);
+    if (count < 0) return fail_errno("read " + path);
     if (count == 0) break;
     filled += static_cast<std::size_t>(count);
   }
@@ -124,7 +126,7 @@ Result<Account> resolve_user(std::string_view user, int root_fd) {
 
   Account account;
   const std::optional<std::uint32_t> uid = parse_id(name);
-  Result<std::string> passwd = read_account_file(root_fd, "etc/passwd");
+  Result<std::string> passwd = read_account_file(root_fd, "passwd");
   if (uid) {
     account.uid = *uid;
     account.gid = *uid;
@@ -141,7 +143,7 @@ Result<Account> resolve_user(std::string_view user, int root_fd) {
   const bool memberships = !uid;
   if (!group_by_name && !memberships) return account;
 
-  Result<std::string> groups = read_account_file(root_fd, "etc/group");
+  Result<std::string> groups = read_account_file(root_fd, "group");
   if (!groups) {
     if (group_by_name) return fail(std::move(groups).error().with("group " + quoted(group)));
     return account;  // a user who is in no group
@@ -162,6 +164,21 @@ Result<Account> resolve_user(std::string_view user, int root_fd) {
   if (group_by_name && !group_found)
     return fail(Error::not_found("group " + quoted(group) + ": no such entry in /etc/group"));
   return account;
+}
+
+AccountNames names_of(uid_t uid, gid_t gid, int root_fd) {
+  AccountNames names;
+  Account account;
+  const Result<std::string> passwd = read_account_file(root_fd, "passwd");
+  if (passwd && find_account(*passwd, {}, uid, account)) names.user = account.name;
+  const Result<std::string> groups = read_account_file(root_fd, "group");
+  if (!groups) return names;
+  for_each_entry<4>(*groups, [&](const std::array<std::string_view, 4>& fields) {
+    if (parse_id(fields[2]) != gid) return true;
+    names.group = fields[0];
+    return false;
+  });
+  return names;
 }
 
 }  // namespace caisson::guest

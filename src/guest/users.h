@@ -32,4 +32,10 @@ inline constexpr std::size_t kMaxSupplementaryGroups = 64;
 // the same number.
 Result<Account> resolve_user(std::string_view user, int root_fd);
 
+// The names of these ids; empty where there is no entry.
+struct AccountNames {
+  std::string user, group;
+};
+AccountNames names_of(uid_t uid, gid_t gid, int root_fd);
+
 }  // namespace caisson::guest

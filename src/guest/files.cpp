@@ -1,0 +1,276 @@
+#include "guest/files.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <climits>
+#include <utility>
+
+#include "base/kernel_abi.h"
+#include "guest/users.h"
+
+namespace caisson::guest {
+namespace {
+
+using proto::FileOperation;
+using proto::FileType;
+using proto::Tag;
+
+constexpr std::size_t kMaxXattr = 32 * 1024;
+constexpr std::uint64_t kMaxMode = 07777;
+
+FileType type_of(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return FileType::kDirectory;
+    case S_IFLNK:
+      return FileType::kSymlink;
+    case S_IFIFO:
+      return FileType::kFifo;
+    case S_IFSOCK:
+      return FileType::kSocket;
+    case S_IFCHR:
+      return FileType::kCharacterDevice;
+    case S_IFBLK:
+      return FileType::kBlockDevice;
+    default:
+      return FileType::kRegular;
+  }
+}
+
+Result<std::string> read_link(const std::string& path) {
+  char target[PATH_MAX];
+  const ssize_t size = ::readlink(path.c_str(), target, sizeof(target));
+  if (size < 0) return fail_errno("readlink " + path);
+  return std::string(target, static_cast<std::size_t>(size));
+}
+
+// AT_SYMLINK_NOFOLLOW where kFollow says so; links are followed by default.
+Result<int> follow_flag(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::uint64_t follow, number_field(fields, Tag::kFollow, 1));
+  return follow == 0 ? AT_SYMLINK_NOFOLLOW : 0;
+}
+
+Status stat_path(const proto::FieldReader& fields, WorkerLink& link) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const int flags, follow_flag(fields));
+  struct stat status{};
+  if (::fstatat(AT_FDCWD, path.c_str(), &status, flags) != 0) return fail_errno("stat " + path);
+  proto::Fields event;
+  put_status(event, status);
+  const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const AccountNames names = names_of(status.st_uid, status.st_gid, root.get());
+  if (!names.user.empty()) event.put(Tag::kUserName, names.user);
+  if (!names.group.empty()) event.put(Tag::kGroupName, names.group);
+  if (S_ISLNK(status.st_mode)) {
+    TRY_ASSIGN(const std::string target, read_link(path));
+    event.put(Tag::kTarget, target);
+  }
+  return link.event(event);
+}
+
+Status exists(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const int flags, follow_flag(fields));
+  struct stat status{};
+  if (::fstatat(AT_FDCWD, path.c_str(), &status, flags) != 0) return fail_errno("stat " + path);
+  return {};
+}
+
+Status make_directory_of(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::uint64_t mode, number_field(fields, Tag::kMode, 0755));
+  TRY_ASSIGN(const std::uint64_t parents, number_field(fields, Tag::kRecursive, 0));
+  return make_directory(path, static_cast<std::uint32_t>(mode & kMaxMode), parents != 0);
+}
+
+Status rename_path(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string from, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::string to, path_field(fields, Tag::kTarget));
+  TRY_ASSIGN(const std::uint64_t exclusive, number_field(fields, Tag::kExclusive, 0));
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
+                  exclusive != 0 ? RENAME_NOREPLACE : 0) != 0)
+    return fail_errno("rename " + from + " to " + to);
+  return {};
+}
+
+Status make_symlink(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::string_view text, fields.text(Tag::kTarget));
+  const std::string target(text);
+  if (target.empty() || target.size() >= PATH_MAX || target.find('\0') != std::string::npos)
+    return fail(Error::invalid("symlink " + path +
+                               ": the target is empty, too long or contains a "
+                               "zero byte"));
+  if (::symlink(target.c_str(), path.c_str()) != 0) return fail_errno("symlink " + path);
+  return {};
+}
+
+Status read_link_of(const proto::FieldReader& fields, WorkerLink& link) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::string target, read_link(path));
+  return link.event(proto::Fields().put(Tag::kTarget, target));
+}
+
+Status change_mode(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::uint64_t mode, fields.number(Tag::kMode));
+  if (mode > kMaxMode) return fail(Error::invalid("chmod " + path + ": the mode is above 07777"));
+  if (::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0) return fail_errno("chmod " + path);
+  return {};
+}
+
+Status change_owner(const proto::FieldReader& fields) {
+  constexpr std::uint64_t kKeep = 0xffffffff;
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::uint64_t uid, number_field(fields, Tag::kUid, kKeep));
+  TRY_ASSIGN(const std::uint64_t gid, number_field(fields, Tag::kGid, kKeep));
+  TRY_ASSIGN(const int flags, follow_flag(fields));
+  if (::fchownat(AT_FDCWD, path.c_str(), static_cast<uid_t>(uid), static_cast<gid_t>(gid), flags) !=
+      0)
+    return fail_errno("chown " + path);
+  return {};
+}
+
+Status set_times(const proto::FieldReader& fields) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::uint64_t raw, fields.number(Tag::kMtimeNs));
+  TRY_ASSIGN(const int flags, follow_flag(fields));
+  const auto time = static_cast<std::int64_t>(raw);
+  timespec times[2] = {};
+  times[0].tv_nsec = UTIME_OMIT;
+  times[1].tv_sec = time / kSecond;
+  times[1].tv_nsec = time % kSecond;
+  if (times[1].tv_nsec < 0) {
+    times[1].tv_nsec += kSecond;
+    --times[1].tv_sec;
+  }
+  if (::utimensat(AT_FDCWD, path.c_str(), times, flags) != 0)
+    return fail_errno("setting the times of " + path);
+  return {};
+}
+
+Result<std::string> xattr_name(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string_view text, fields.text(Tag::kXattrName));
+  const std::string name(text);
+  if (!name.starts_with("user.") || name.size() > 255 || name.find('\0') != std::string::npos)
+    return fail(
+        Error::invalid("extended attribute: allowed are names that begin with user. and "
+                       "have at most 255 bytes"));
+  return name;
+}
+
+Status get_xattr(const proto::FieldReader& fields, WorkerLink& link) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::string name, xattr_name(fields));
+  std::string value(kMaxXattr, '\0');
+  const ssize_t size = ::getxattr(path.c_str(), name.c_str(), value.data(), value.size());
+  if (size < 0) return fail_errno("getxattr " + path);
+  value.resize(static_cast<std::size_t>(size));
+  return link.event(proto::Fields().put(Tag::kXattrName, name).put(Tag::kXattrValue, value));
+}
+
+Status set_xattr(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
+  TRY_ASSIGN(const std::string name, xattr_name(fields));
+  TRY_ASSIGN(const std::string_view value, fields.text(Tag::kXattrValue));
+  if (value.size() > kMaxXattr)
+    return fail(Error::invalid("extended attribute: the value is longer than 32 KiB"));
+  if (::setxattr(path.c_str(), name.c_str(), value.data(), value.size(), 0) != 0)
+    return fail_errno("setxattr " + path);
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> path_field(const proto::FieldReader& fields, Tag tag) {
+  TRY_ASSIGN(const std::string_view path, fields.text(tag));
+  if (!path.starts_with('/') || path.size() >= PATH_MAX ||
+      path.find('\0') != std::string_view::npos)
+    return fail(
+        Error::invalid("file: a path is absolute, shorter than 4096 bytes and has no zero "
+                       "byte"));
+  return std::string(path);
+}
+
+Result<std::uint64_t> number_field(const proto::FieldReader& fields, Tag tag,
+                                   std::uint64_t fallback) {
+  if (!fields.has(tag)) return fallback;
+  return fields.number(tag);
+}
+
+void put_status(proto::Fields& fields, const struct stat& status) {
+  fields.put_u8(Tag::kFileType, static_cast<std::uint8_t>(type_of(status.st_mode)))
+      .put_u32(Tag::kMode, status.st_mode & kMaxMode)
+      .put_u32(Tag::kUid, status.st_uid)
+      .put_u32(Tag::kGid, status.st_gid)
+      .put_u64(Tag::kSize, static_cast<std::uint64_t>(status.st_size))
+      .put_u64(Tag::kMtimeNs, static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
+                                  static_cast<std::uint64_t>(status.st_mtim.tv_nsec))
+      .put_u64(Tag::kInode, status.st_ino)
+      .put_u64(Tag::kLinkCount, status.st_nlink);
+}
+
+Status make_directory(const std::string& path, std::uint32_t mode, bool parents) {
+  if (parents) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+      const std::string part = path.substr(0, slash);
+      if (::mkdir(part.c_str(), 0755) != 0 && errno != EEXIST) {
+        const int error_number = errno;
+        struct stat status{};
+        // A read-only level says EROFS or EACCES even where the directory is there.
+        if (::stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) continue;
+        return fail(Error::syscall("mkdir " + part, error_number));
+      }
+    }
+  }
+  if (::mkdir(path.c_str(), static_cast<mode_t>(mode)) == 0) return {};
+  const int error_number = errno;
+  struct stat status{};
+  if (parents && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return {};
+  return fail(Error::syscall("mkdir " + path, error_number));
+}
+
+Status file_worker(const proto::FieldReader& fields, WorkerLink& link) {
+  TRY_ASSIGN(const std::uint64_t operation, fields.number(Tag::kOperation));
+  switch (static_cast<FileOperation>(operation)) {
+    case FileOperation::kStat:
+      return stat_path(fields, link);
+    case FileOperation::kRead:
+      return read_file(fields, link);
+    case FileOperation::kWrite:
+      return write_file(fields, link);
+    case FileOperation::kList:
+      return list_directory(fields, link);
+    case FileOperation::kMakeDir:
+      return make_directory_of(fields);
+    case FileOperation::kRemove:
+      return remove_path(fields);
+    case FileOperation::kRename:
+      return rename_path(fields);
+    case FileOperation::kSymlink:
+      return make_symlink(fields);
+    case FileOperation::kReadlink:
+      return read_link_of(fields, link);
+    case FileOperation::kChmod:
+      return change_mode(fields);
+    case FileOperation::kChown:
+      return change_owner(fields);
+    case FileOperation::kSetTimes:
+      return set_times(fields);
+    case FileOperation::kExists:
+      return exists(fields);
+    case FileOperation::kGetXattr:
+      return get_xattr(fields, link);
+    case FileOperation::kSetXattr:
+      return set_xattr(fields);
+  }
+  return fail(Error(Code::kUnimplemented,
+                    "file: operation " + std::to_string(operation) + ", allowed are 1 to 15"));
+}
+
+}  // namespace caisson::guest

@@ -1,0 +1,119 @@
+#include "guest/worker.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "base/kernel_abi.h"
+#include "guest/confine.h"
+#include "guest/users.h"
+
+namespace caisson::guest {
+namespace {
+
+using proto::FrameType;
+using proto::Tag;
+
+Status become_user(const proto::FieldReader& fields, const Inside& inside) {
+  std::string user;
+  if (fields.has(Tag::kUser)) {
+    TRY_ASSIGN(user, fields.text(Tag::kUser));
+  }
+  const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  TRY_ASSIGN(const Account account, resolve_user(user, root.get()));
+  ConfineOptions options;
+  options.userns_fd = inside.userns.get();
+  options.uid = account.uid;
+  options.gid = account.gid;
+  options.groups = account.groups;
+  options.no_setid = true;
+  options.disabled_mechanisms = inside.disabled_mechanisms;
+  TRY(confine(options));
+  return {};
+}
+
+// Keeps the worker's socket and the user namespace alone: a worker lives longer than a command's
+// start, and nothing of another stream may stay open in it.
+Status close_others(int link_fd, int userns_fd) {
+  unsigned next = 3;
+  for (const int kept : {std::min(link_fd, userns_fd), std::max(link_fd, userns_fd)}) {
+    if (kept < 0) continue;
+    const auto keep = static_cast<unsigned>(kept);
+    if (keep > next && ::close_range(next, keep - 1, 0) != 0) return fail_errno("close_range");
+    next = keep + 1;
+  }
+  if (::close_range(next, UINT_MAX, 0) != 0) return fail_errno("close_range");
+  return {};
+}
+
+}  // namespace
+
+Status WorkerLink::send(std::string_view frame) {
+  while (!frame.empty()) {
+    const ssize_t count = ::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno("worker: send");
+    frame.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
+Status WorkerLink::event(const proto::Fields& fields) {
+  return send(proto::encode_frame(stream_, FrameType::kEvent, 0, fields.bytes()));
+}
+
+Status WorkerLink::data(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::string_view chunk = bytes.substr(0, Channel::kDataChunk);
+    TRY(send(proto::encode_frame(stream_, FrameType::kData,
+                                 static_cast<std::uint8_t>(proto::Channel::kOut), chunk)));
+    bytes.remove_prefix(chunk.size());
+  }
+  return {};
+}
+
+Result<std::optional<std::string>> WorkerLink::input() {
+  for (;;) {
+    TRY_ASSIGN(std::optional<proto::Frame> frame, decoder_.next());
+    if (frame && frame->header.type == FrameType::kData)
+      return std::optional<std::string>(std::move(frame->payload));
+    if (frame && frame->header.type == FrameType::kFinish) return std::optional<std::string>();
+    if (frame) continue;
+    char bytes[Channel::kDataChunk];
+    const ssize_t count = ::recv(socket_.get(), bytes, sizeof(bytes), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno("worker: recv");
+    if (count == 0) return fail(Error(Code::kCancelled, "the input ended before it was finished"));
+    decoder_.feed(std::string_view(bytes, static_cast<std::size_t>(count)));
+  }
+}
+
+void WorkerLink::close(const Status& status) {
+  proto::Fields fields;
+  if (!status) fields.put_error(status.error());
+  // Where the guest is gone there is nobody to tell.
+  [[maybe_unused]] const Status sent =
+      send(proto::encode_frame(stream_, FrameType::kClose, 0, fields.bytes()));
+}
+
+void run_worker(WorkerMain work, WorkerRights rights, const proto::FieldReader& fields,
+                const Inside& inside, WorkerLink link) {
+  const auto whole = [&]() -> Status {
+    TRY(close_others(link.fd(), inside.userns.get()));
+    if (rights == WorkerRights::kUser) {
+      TRY(become_user(fields, inside));
+      if (inside.userns.valid()) ::close(inside.userns.get());
+    }
+    ::umask(022);
+    return work(fields, link);
+  };
+  link.close(whole());
+  ::_exit(0);
+}
+
+}  // namespace caisson::guest
