@@ -135,6 +135,14 @@ class Bench:
         return found
 
 
+def busy():
+    """A sentence where so much else runs that the figures say little; empty on a quiet machine."""
+    load = os.getloadavg()[0]
+    if load < 0.5 * os.cpu_count():
+        return ""
+    return f"The machine was busy with other work (load {load:.1f} on {os.cpu_count()} processors)."
+
+
 def show(text):
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
@@ -190,7 +198,7 @@ def memory_table(found, what):
 
 def report(result):
     what = {peer["name"]: f"`{peer['name']}`" for peer in result["commands"]}
-    lines = ["", f"Measured on {result['date']}, {result['rounds']} rounds of {RUNS_PER_ROUND} runs.", ""]
+    lines = ["", f"Measured on {result['date']}, {result['rounds']} rounds of {RUNS_PER_ROUND} runs. {result['remark']}".rstrip(), ""]
     lines += header("host", "") + [row(key, value) for key, value in result["host"].items()]
     lines += ["", *header("command", "called as", "version")]
     for peer in result["commands"]:
@@ -250,7 +258,9 @@ def measure(options):
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     folder.chmod(0o755)
     try:
-        machine = host.describe()
+        machine, remark = host.describe(), busy()
+        if remark:
+            print(f"bench: {remark}", file=sys.stderr)
         bench = Bench(Path(options.build).resolve(), folder, options)
         ours = next(peer for peer in bench.peers if peer.name == OURS)
         for peer in bench.peers:
@@ -260,7 +270,7 @@ def measure(options):
             raise BenchError(f"caisson cannot be measured: {ours.missing}")
         versions = {PLAIN: "-", OURS: host.version(str(Path(options.build) / "caisson"), "--version")}
         result = {
-            "date": time.strftime("%Y-%m-%d", time.gmtime()), "rounds": options.rounds, "seed": options.seed,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()), "rounds": options.rounds, "remark": remark, "seed": options.seed,
             "host": machine,
             "commands": [{"name": peer.name, "what": peer.what, "missing": peer.missing,
                           "version": versions.get(peer.name) or host.version(find(peer.name) or peer.name, "--version")}

@@ -65,7 +65,8 @@ class Whole(unittest.TestCase):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = run.main(["--build", str(self.folder), "--document", str(self.document),
-                               "--json", str(self.folder / "run.json"), "--rounds", "2", "--throughput-rounds", "1", "--seconds", "0.1", *arguments])
+                               "--json", str(self.folder / "run.json"), "--rounds", "2",
+                               "--throughput-rounds", "1", "--seconds", "0.1", *arguments])
         return status, out.getvalue(), err.getvalue()
 
     def test_measures_and_writes(self):
@@ -119,6 +120,13 @@ class Whole(unittest.TestCase):
         with mock.patch.object(run, "find", lambda name: None if name == "hyperfine" else peers.shutil.which(name)):
             status, _, err = self.bench("--hyperfine")
         self.assertEqual((status, "package hyperfine" in err), (1, True), err)
+
+    def test_a_busy_machine_is_named(self):
+        self.caisson(GOOD)
+        for load, named in ((90.0, True), (0.0, False)):
+            with mock.patch.object(os, "getloadavg", lambda load=load: (load, load, load)):
+                status, out, err = self.bench("--no-write")
+            self.assertEqual((status, "busy" in out, "busy" in err), (0, named, named), err)
 
     def test_rounds_must_be_positive(self):
         with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit):

@@ -63,7 +63,7 @@ def peers(build, folder):
     found = [Peer(PLAIN, "fork, exec and wait, no sandbox", []),
              Peer(OURS, "caisson run --", [str(caisson), "run", "--"])]
     if not os.access(caisson, os.X_OK):
-        found[-1].missing = f"not built: {build} has no caisson"
+        found[-1].missing = "not built: the build folder has no caisson"
     bwrap = find("bwrap")
     found.append(Peer(YARDSTICK, "bwrap --unshare-all --ro-bind / /",
                       [bwrap or "bwrap", "--unshare-all", "--ro-bind", "/", "/"],
