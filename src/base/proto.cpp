@@ -167,7 +167,7 @@ Fields& Fields::put_error(const Error& error) {
   return put(Tag::kErrorMessage, std::string_view(error.message()).substr(0, 4096));
 }
 
-Result<FieldReader> FieldReader::parse(std::string_view payload) {
+Result<FieldReader> FieldReader::parse(std::string_view payload, Critical critical) {
   FieldReader reader;
   std::size_t offset = 0;
   while (offset < payload.size()) {
@@ -182,7 +182,7 @@ Result<FieldReader> FieldReader::parse(std::string_view payload) {
                                  " bytes, only " + number_text(payload.size() - offset) +
                                  " are left"));
     // Version 1 knows no critical tag, so each is one that this side cannot honour.
-    if ((tag & kCritical) != 0)
+    if ((tag & kCritical) != 0 && critical == Critical::kRefuse)
       return fail(Error(Code::kUnimplemented, "fields: tag " + number_text(tag & ~kCritical) +
                                                   " is marked critical and not known here"));
     reader.fields_.push_back({tag, payload.substr(offset, length)});

@@ -176,7 +176,8 @@ enum class Tag : std::uint16_t {
   kLimitHit = 164,
   kVerdictCause = 165,   // one word that narrows the verdict; base/verdict.h
   kVerdictDetail = 166,  // a sentence for people
-  // client to supervisor only, exec OPEN without kArg: join the sandbox's first command. u8: 0 sends
+  // client to supervisor only, exec OPEN without kArg: join the sandbox's first command. u8: 0
+  // sends
   // what is kept of its output and closes, 1 also what comes until it ends. The CLOSE of a command
   // that has ended carries its verdict, that of one that still runs no kVerdict.
   kAttach = 167,
@@ -249,7 +250,9 @@ class Fields {
 // A parsed field list; views into the payload that was given, which must outlive it.
 class FieldReader {
  public:
-  static Result<FieldReader> parse(std::string_view payload);
+  // kIgnore is for looking at a frame that is going to be refused.
+  enum class Critical : std::uint8_t { kRefuse, kIgnore };
+  static Result<FieldReader> parse(std::string_view payload, Critical critical = Critical::kRefuse);
   bool has(Tag tag) const;
   // The first value of that tag, or an error that names the tag where it is missing or of wrong
   // size.

@@ -84,14 +84,12 @@ Status ExecStream::open_pipes(const ExecRequest& request, ExecDescriptors& child
 }
 
 Result<std::unique_ptr<ExecStream>> ExecStream::open(std::uint32_t id, ExecRequest request,
-                                                     const Inside& inside, Channel& channel) {
+                                                     std::vector<Fd> cgroups, const Inside& inside,
+                                                     const Channel& channel) {
   ExecDescriptors child;
   child.userns_fd = inside.userns.get();
   child.disabled_mechanisms = inside.disabled_mechanisms;
-  for (std::uint32_t i = 0; i < request.cgroup_count; ++i) {
-    TRY_ASSIGN(Fd cgroup, channel.take_descriptor());
-    child.cgroups.push_back(std::move(cgroup));
-  }
+  child.cgroups = std::move(cgroups);
   if (request.want_listener && !channel.passes_descriptors())
     return fail(Error(Code::kUnimplemented,
                       "exec: no descriptor can travel over this channel, so "
@@ -167,6 +165,7 @@ void ExecStream::read_report(Channel& channel) {
         input_ = Fd(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 3));
         outputs_[0].fd = std::move(descriptor);
         apply_size();
+        write_input(channel);
       }
     }
   }
@@ -192,7 +191,7 @@ Status ExecStream::take(const proto::Frame& frame, Channel& channel) {
       if (frame.header.detail != static_cast<std::uint8_t>(proto::Channel::kIn))
         return fail(Error::invalid("exec: only the input can be finished"));
       input_finished_ = true;
-      finish_input();
+      write_input(channel);
       return {};
     case FrameType::kCredit: {
       TRY_ASSIGN(const std::uint32_t bytes, proto::parse_credit(frame.payload));
@@ -257,20 +256,27 @@ void ExecStream::write_input(Channel& channel) {
     input_returned_ = 0;
   }
   finish_input();
+  if (end_typed_ && input_.valid() && input_offset_ == 0) write_input(channel);
 }
 
 // Ends the command's input once everything before the end was written.
 void ExecStream::finish_input() {
   if (!input_finished_ || !input_.valid() || input_offset_ < input_buffer_.size()) return;
-  if (terminal_) {
-    // A terminal has no end; the end-of-file character is what a line-reading program takes for it.
-    termios settings{};
-    if (::tcgetattr(input_.get(), &settings) == 0 && (settings.c_lflag & ICANON) != 0) {
-      const char end = static_cast<char>(settings.c_cc[VEOF]);
-      [[maybe_unused]] const ssize_t written = ::write(input_.get(), &end, 1);
-    }
-  }
+  if (terminal_ && !end_typed_ && type_end()) return;
   input_.reset();
+}
+
+// A terminal has no end; the end-of-file character at the start of a line is what a program that
+// reads lines takes for one. In the middle of a line the first only hands the line over.
+bool ExecStream::type_end() {
+  end_typed_ = true;
+  termios settings{};
+  if (::tcgetattr(input_.get(), &settings) != 0 || (settings.c_lflag & ICANON) == 0) return false;
+  const bool within_line = !input_buffer_.empty() && input_buffer_.back() != '\n';
+  const auto end = static_cast<char>(settings.c_cc[VEOF]);
+  input_buffer_.assign(within_line ? 2 : 1, end);
+  input_offset_ = 0;
+  return true;
 }
 
 Status ExecStream::take_control(const proto::Frame& frame) {

@@ -20,10 +20,11 @@ namespace caisson::guest {
 
 class ExecStream final : public Stream {
  public:
-  // Takes the descriptors that the frame announces, forks, and returns at once; how the start went
-  // is told by the stream's frames. An error: there is no stream.
+  // Forks and returns at once; how the start went is told by the stream's frames. `cgroups` are the
+  // descriptors that came with the frame. An error: there is no stream.
   static Result<std::unique_ptr<ExecStream>> open(std::uint32_t id, ExecRequest request,
-                                                  const Inside& inside, Channel& channel);
+                                                  std::vector<Fd> cgroups, const Inside& inside,
+                                                  const Channel& channel);
   ~ExecStream() override;
 
   void prepare(Poller& poller) override;
@@ -58,6 +59,7 @@ class ExecStream final : public Stream {
   void announce_start(Channel& channel);
   void write_input(Channel& channel);
   void finish_input();
+  bool type_end();
   Status take_data(const proto::Frame& frame);
   Status take_control(const proto::Frame& frame);
   Status resize(std::string_view size);
@@ -84,6 +86,7 @@ class ExecStream final : public Stream {
   std::uint64_t input_credit_ = 0;    // that the peer has left
   std::uint32_t input_returned_ = 0;  // written, and not yet granted again
   bool input_finished_ = false;
+  bool end_typed_ = false;  // a terminal's end-of-file character is in the buffer
   std::size_t input_index_ = Poller::kNone;
 
   std::optional<ExecRequest::WindowSize> new_size_;  // came before the terminal did

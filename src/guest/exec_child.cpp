@@ -24,6 +24,8 @@ namespace {
 
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+// How many the test build's switch leaves open.
+constexpr int kLeakedDescriptors = 64;
 constexpr std::size_t kMaxFailureMessage = 1024;
 
 [[noreturn]] void report_failure(int report_fd, const Error& error, std::uint8_t exit_code) {
@@ -83,8 +85,11 @@ class Environment {
   std::map<std::string, std::string> values_;
 };
 
-Environment make_environment(const ExecRequest& request, const Account& account) {
+Environment make_environment(const ExecRequest& request, const Account& account,
+                             SwitchMask disabled) {
   Environment environment;
+  if (is_off(disabled, Mechanism::kCleanEnvironment))
+    for (char** setting = ::environ; *setting != nullptr; ++setting) environment.set(*setting);
   const std::string name = account.name.empty() ? std::to_string(account.uid) : account.name;
   environment.set("HOME", account.home);
   environment.set("USER", name);
@@ -243,6 +248,9 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
   if (is_on(Mechanism::kCloseDescriptors)) {
     // Everything but the three is closed by the execve.
     if (::close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) return fail_errno("close_range");
+  } else {
+    for (int fd = 3; fd < kLeakedDescriptors; ++fd)
+      if (fd != report_fd) ::fcntl(fd, F_SETFD, 0);
   }
   TRY_ASSIGN(const Confined confined, give_up_rights(options));
   if (confined.listener.valid())
@@ -275,7 +283,8 @@ void run_command(const ExecRequest& request, ExecDescriptors descriptors) {
   if (!account) report_failure(report_fd, account.error(), 0);
   if (Status status = prepare(request, descriptors, *account); !status)
     report_failure(report_fd, status.error(), 0);
-  const Environment environment = make_environment(request, *account);
+  const Environment environment =
+      make_environment(request, *account, descriptors.disabled_mechanisms);
   std::vector<std::string> arguments = request.arguments;
   std::vector<std::string> settings = environment.settings();
   const std::vector<char*> argument_pointers = pointers(arguments);

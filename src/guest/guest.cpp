@@ -177,7 +177,9 @@ Status Guest::take_frame(const proto::Frame& frame) {
                                  " opened; numbers are odd and grow, the last was " +
                                  std::to_string(highest_stream_)));
     highest_stream_ = id;
-    open_stream(frame);
+    // Whatever becomes of the frame, its descriptors leave the queue with it.
+    TRY_ASSIGN(std::vector<Fd> descriptors, take_descriptors(frame));
+    open_stream(frame, std::move(descriptors));
     return {};
   }
   const auto found = streams_.find(id);
@@ -209,15 +211,28 @@ Status Guest::take_hello(const proto::Frame& frame) {
   return {};
 }
 
-void Guest::open_stream(const proto::Frame& frame) {
-  Result<std::unique_ptr<Stream>> stream = make_stream(frame);
+Result<std::vector<Fd>> Guest::take_descriptors(const proto::Frame& frame) {
+  TRY_ASSIGN(const proto::FieldReader fields,
+             proto::FieldReader::parse(frame.payload, proto::FieldReader::Critical::kIgnore));
+  std::vector<Fd> descriptors;
+  const std::uint64_t count = fields.number_or_none(Tag::kCgroup).value_or(0);
+  while (descriptors.size() < count) {
+    TRY_ASSIGN(Fd descriptor, channel_.take_descriptor());
+    descriptors.push_back(std::move(descriptor));
+  }
+  return descriptors;
+}
+
+void Guest::open_stream(const proto::Frame& frame, std::vector<Fd> descriptors) {
+  Result<std::unique_ptr<Stream>> stream = make_stream(frame, std::move(descriptors));
   if (!stream)
     close_with_error(frame.header.stream, stream.error());
   else if (*stream)
     streams_.emplace(frame.header.stream, std::move(*stream));
 }
 
-Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame) {
+Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame,
+                                                   std::vector<Fd> descriptors) {
   const std::uint32_t id = frame.header.stream;
   TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
   if (streams_.size() >= proto::kMaxStreams)
@@ -227,7 +242,7 @@ Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame) {
   switch (static_cast<Kind>(frame.header.detail)) {
     case Kind::kExec: {
       TRY_ASSIGN(ExecRequest request, ExecRequest::parse(fields));
-      return ExecStream::open(id, std::move(request), inside_, channel_);
+      return ExecStream::open(id, std::move(request), std::move(descriptors), inside_, channel_);
     }
     case Kind::kFile:
       return RelayStream::open(id, file_worker, WorkerRights::kUser, fields, inside_);

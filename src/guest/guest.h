@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -37,9 +38,11 @@ class Guest {
   Status take_frames();
   Status take_frame(const proto::Frame& frame);
   Status take_hello(const proto::Frame& frame);
-  void open_stream(const proto::Frame& frame);
+  Result<std::vector<Fd>> take_descriptors(const proto::Frame& frame);
+  void open_stream(const proto::Frame& frame, std::vector<Fd> descriptors);
   // Null where the answer is out already.
-  Result<std::unique_ptr<Stream>> make_stream(const proto::Frame& frame);
+  Result<std::unique_ptr<Stream>> make_stream(const proto::Frame& frame,
+                                              std::vector<Fd> descriptors);
   Result<std::unique_ptr<Stream>> control(std::uint32_t id, const proto::FieldReader& fields);
   void send_metrics(std::uint32_t id);
   Status begin_shutdown(std::uint32_t id, const proto::FieldReader& fields);
