@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Positive controls: the same attempts with the mechanism that stops them switched off (build/switches)
+must succeed, or the attempts would prove nothing.
+
+A control "A + B + C" of mechanism A is two runs: with A, B and C off the attempt must escape; with B and
+C off and A on it must be contained. So A alone is seen to hold it, whatever else would have as well.
+`with FLAGS` is one run with a limit set wider. `vm: …` runs only where --vm says that this host is a
+throwaway one.
+
+    controls.py [--as root|user|range] [--ids ID...] [--vm] [--verbose]
+    controls.py --matrix        each mechanism of switches.h: which attempts turn red without it
+
+Plain python3 and the programs of CAISSON_BUILD and its sibling `switches` are all that it needs.
+"""
+import argparse
+import collections
+import sys
+import time
+
+import host_attacks
+import suite
+from suite import check_index, harness
+
+# Mechanisms that no attempt can show by being switched off alone or with others, and why. The matrix
+# fails for any other that turns nothing red.
+NO_RED = {
+    "pid_namespace": "the guest must be PID 1 of its namespace: without one no sandbox starts",
+    "pivot": "the new root is entered before the guest starts: without it there is no sandbox",
+    "supervisor_confine": "tests/integration looks at the supervisor's ids, capabilities and filter from outside",
+    "cgroup_io": "there is no limit of I/O in a spec yet",
+    "cgroup_devices": "the device controller stands behind nodev and ids that own no device",
+}
+
+
+def controlled(rows, kind, vm):
+    rows = [row for row in suite.scoped(rows, kind) if check_index.has_control(row)]
+    return [row for row in rows if vm or not row.control.startswith("vm:")]
+
+
+def run_programs(host, rows, off):
+    """Outcomes of attack programs with the named mechanisms off, and the host made new again."""
+    found = suite.outcomes(host, rows, preset="switches", off=off)
+    host.reset()
+    return found
+
+
+def check_programs(host, rows, verbose):
+    faults, by_off, belts = [], collections.defaultdict(list), collections.defaultdict(list)
+    for row in rows:
+        off = check_index.control_of(row)
+        by_off[tuple(off)].append(row)
+        if len(off) > 1:
+            belts[tuple(sorted(off[1:]))].append(row)
+    for off, group in sorted(by_off.items()):
+        found = run_programs(host, group, off)
+        for row in group:
+            outcome = found[row.id]
+            if verbose:
+                print(f"  without {'+'.join(off)}: {outcome.word} {row.id} {outcome.detail[:160]}")
+            if outcome.word != "ESCAPED":
+                faults.append(f"{row.id} {row.name}, {row.vector}: without {' and '.join(off)} still {outcome.word} "
+                              f"{outcome.detail[:400]}")
+    for off, group in sorted(belts.items()):
+        found = run_programs(host, group, off)
+        for row in group:
+            if found[row.id].word != "contained":
+                faults.append(f"{row.id} {row.name}, {row.vector}: {row.mechanism} alone (without {' and '.join(off)}) "
+                              f"does not hold it: {found[row.id].word} {found[row.id].detail[:400]}")
+    return faults
+
+
+def check_host_attempts(host, rows):
+    faults = []
+    for row in rows:
+        if row.control.startswith("with "):
+            changes = {"flags": row.control.removeprefix("with ").split()}
+        else:
+            changes = {"preset": "switches", "off": check_index.control_of(row)}
+        try:
+            word = host_attacks.ATTEMPTS[row.id](host_attacks.Case(host, row.id, **changes))
+        except host_attacks.Escaped:
+            continue
+        except host_attacks.Untried as reason:
+            print(f"  not tried: {row.id} {reason}")
+            continue
+        faults.append(f"{row.id} {row.name}, {row.vector}: {row.control} still gives {word}")
+    return faults
+
+
+def controls(kind, rows, arguments):
+    start = time.monotonic()
+    with suite.Host(kind) as host:
+        # The refusal reports of a sandbox change nothing here; the writable grant starts new each time.
+        mine = controlled(rows, kind, arguments.vm)
+        faults = check_programs(host, [row for row in mine if row.run != "host"], arguments.verbose)
+        faults += check_host_attempts(host, [row for row in mine if row.run == "host"])
+        faults += [f"left behind: {thing}" for thing in host.left()]
+    for fault in faults:
+        print(f"  {kind}: {fault}")
+    print(f"{kind}: {len(mine)} positive controls, {len(faults)} faults, {time.monotonic() - start:.1f} s", flush=True)
+    return len(faults)
+
+
+def matrix(kind, rows):
+    """For each mechanism: which attempts, as they stand in INDEX, turn red with it alone off; where none
+    does, which do together with the belts that their controls name."""
+    names = check_index.switches((harness.ROOT / "src" / "base" / "switches.h").read_text())
+    plain = [row for row in suite.scoped(rows, kind) if row.run in ("plain", "asroot")]
+    others = [row for row in suite.scoped(rows, kind) if row.run not in ("plain", "asroot", "fuzz", "tty", "host")]
+    faults = 0
+    with suite.Host(kind) as host:
+        for name in names:
+            red = []
+            if name not in NO_RED:
+                tried = plain + [row for row in others if row.mechanism == name]
+                red = [number for number, outcome in run_programs(host, tried, [name]).items() if outcome.word == "ESCAPED"]
+            how = "alone"
+            if not red and name not in NO_RED:
+                for row in rows:
+                    off = check_index.control_of(row) if check_index.has_control(row) else None
+                    if row.mechanism != name or not off or row.scope == "rootless" and kind == "root":
+                        continue
+                    if row.run == "host":
+                        if not check_host_attempts(host, [row]):
+                            red.append(row.id)
+                    elif run_programs(host, [row], off)[row.id].word == "ESCAPED":
+                        red.append(row.id)
+                how = "with the belts of its controls off too"
+            if name in NO_RED:
+                print(f"{name:20} none: {NO_RED[name]}")
+            elif red:
+                print(f"{name:20} {len(red):3} red {how}: {' '.join(red[:12])}{' …' if len(red) > 12 else ''}")
+            else:
+                print(f"{name:20} NOTHING turns red")
+                faults += 1
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--as", dest="kinds", action="append", choices=["root", "user", "range"])
+    parser.add_argument("--ids", nargs="+")
+    parser.add_argument("--vm", action="store_true")
+    parser.add_argument("--matrix", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    arguments = parser.parse_args()
+    harness.require_programs()
+    harness.require_programs("switches")
+    rows = check_index.load()
+    if arguments.ids:
+        rows = [row for row in rows if row.id in arguments.ids]
+    harness.subreaper()
+    suite.enter_own_host()
+    kinds = arguments.kinds or (["root"] if arguments.matrix else harness.callers())
+    if arguments.matrix:
+        return 1 if sum(matrix(kind, rows) for kind in kinds if kind in harness.callers()) else 0
+    return 1 if sum(controls(kind, rows, arguments) for kind in kinds) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
