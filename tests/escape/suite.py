@@ -23,7 +23,7 @@ import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
-import check_index  # noqa: E402
+import check_index  # noqa: E402, F401
 import harness  # noqa: E402
 
 LIBC = ctypes.CDLL(None, use_errno=True)

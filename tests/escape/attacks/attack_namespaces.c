@@ -244,7 +244,7 @@ ATTEMPT(27d) {
   if (kill(pid, 0) == 0) escaped("may signal process %d", pid);
   contained("%s", errno_name(errno));
 }
-// 30: the runner mounts something on the host after the start; see host_attacks.py.
+// 30: the runner mounts something on the host after the start; see host_files.py and host_life.py.
 
 // 87: System V objects of the host.
 ATTEMPT(87a) {

@@ -201,7 +201,7 @@ ATTEMPT(76b) {
   contained("none");
 }
 
-// 70 to 73, 78: see host_attacks.py.
+// 70 to 73, 78: see host_files.py and host_life.py.
 
 // 127: the session. The caller's terminal must not be ours.
 ATTEMPT(127a) {

@@ -315,7 +315,7 @@ ATTEMPT(118b) {
     escaped("the last pid is %s", text);
   contained("own");
 }
-// 111, 112: see host_attacks.py.
+// 111, 112: see host_files.py and host_life.py.
 ATTEMPT(130a) {
   // The program's own identity must not be the host's file: no path of the host in exe or maps.
   char text[65536];
