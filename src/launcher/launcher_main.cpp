@@ -85,6 +85,7 @@ void tell_failure(int socket_fd, const Error& error) {
     tell_failure(kControlFd, box.error());
     ::_exit(1);
   }
+  proto::Fields limits = command_limits(plan, (*box)->held());
   wall::Steps steps(plan.fault);
   auto confined = steps.enter("confine");
   if (confined) confined = (*box)->confine();
@@ -99,7 +100,8 @@ void tell_failure(int socket_fd, const Error& error) {
                    .box = std::move(box).value(),
                    .first_client = std::move(client),
                    .listener = std::move(listener),
-                   .broker = std::move(broker)});
+                   .broker = std::move(broker),
+                   .command_limits = std::move(limits)});
   ::_exit(0);
 }
 

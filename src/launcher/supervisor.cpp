@@ -65,6 +65,7 @@ class Supervisor {
         box_(std::move(input.box)),
         listener_(std::move(input.listener)),
         broker_(std::move(input.broker)),
+        command_limits_(std::move(input.command_limits)),
         guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))) {
     clients_.try_emplace(++last_client_, std::move(input.first_client));
     clients_.at(last_client_).first = true;
@@ -111,6 +112,7 @@ class Supervisor {
   const wall::Plan& plan_;
   std::unique_ptr<wall::Box> box_;
   Fd listener_, broker_;
+  proto::Fields command_limits_;
   Peer guest_;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint32_t, Stream> streams_;
@@ -448,28 +450,7 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
     descriptors.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
     if (!descriptors.back().valid()) return fail_errno("fcntl");
   }
-  proto::Fields ours;
-  const auto rlimit = [&](std::uint32_t resource, std::uint64_t value) {
-    std::string bytes;
-    const auto put = [&](std::uint64_t number, int size) {
-      for (int i = 0; i < size; ++i) bytes += static_cast<char>(number >> (8 * i));
-    };
-    put(resource, 4);
-    put(value, 8);
-    put(value, 8);
-    ours.put(Tag::kRlimit, bytes);
-  };
-  if (!is_off(plan_.switches, Mechanism::kRlimits)) {
-    rlimit(RLIMIT_CORE, 0);
-    rlimit(RLIMIT_MEMLOCK, 8u << 20);
-    rlimit(RLIMIT_MSGQUEUE, 819200);
-    rlimit(RLIMIT_SIGPENDING, 8192);
-    rlimit(RLIMIT_RTPRIO, 0);
-    rlimit(RLIMIT_NICE, 0);
-    if (plan_.open_files != 0) rlimit(RLIMIT_NOFILE, plan_.open_files);
-    if (plan_.pids != 0 && box_->held()[static_cast<std::size_t>(Limit::kPids)] != HeldBy::kCgroup)
-      rlimit(RLIMIT_NPROC, plan_.pids);
-  }
+  proto::Fields ours = command_limits_;
   const bool listener = box_->channel_passes_descriptors();
   bool writable = false;
   for (const wall::PlanGrant& grant : plan_.grants) writable = writable || grant.writable;
@@ -666,6 +647,35 @@ Status Supervisor::run() {
 }
 
 }  // namespace
+
+proto::Fields command_limits(const wall::Plan& plan, const wall::HeldLimits& held) {
+  proto::Fields fields;
+  const auto add = [&](auto resource, std::uint64_t value) {
+    // Nobody can raise what was inherited; a lower limit is as hard.
+    rlimit inherited{};
+    if (::getrlimit(resource, &inherited) == 0 && inherited.rlim_max != RLIM_INFINITY)
+      value = std::min<std::uint64_t>(value, inherited.rlim_max);
+    std::string bytes;
+    const auto put = [&](std::uint64_t number, int size) {
+      for (int i = 0; i < size; ++i) bytes += static_cast<char>(number >> (8 * i));
+    };
+    put(static_cast<std::uint64_t>(resource), 4);
+    put(value, 8);
+    put(value, 8);
+    fields.put(Tag::kRlimit, bytes);
+  };
+  if (is_off(plan.switches, Mechanism::kRlimits)) return fields;
+  add(RLIMIT_CORE, 0);
+  add(RLIMIT_MEMLOCK, 8u << 20);
+  add(RLIMIT_MSGQUEUE, 819200);
+  add(RLIMIT_SIGPENDING, 8192);
+  add(RLIMIT_RTPRIO, 0);
+  add(RLIMIT_NICE, 0);
+  if (plan.open_files != 0) add(RLIMIT_NOFILE, plan.open_files);
+  if (plan.pids != 0 && held[static_cast<std::size_t>(Limit::kPids)] != HeldBy::kCgroup)
+    add(RLIMIT_NPROC, plan.pids);
+  return fields;
+}
 
 Status supervise(SupervisorInput input) {
   return Supervisor(std::move(input)).run();

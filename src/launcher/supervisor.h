@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/proto.h"
 #include "wall/plan.h"
 #include "wall/wall.h"
 
@@ -17,10 +18,15 @@ namespace caisson::launcher {
 struct SupervisorInput {
   const wall::Plan& plan;
   std::unique_ptr<wall::Box> box;
-  Fd first_client;  // the connection of whoever asked for the sandbox
-  Fd listener;      // RUN/sandboxes/ID/socket
-  Fd broker;        // to the launcher; its end ends the sandbox
+  Fd first_client;               // the connection of whoever asked for the sandbox
+  Fd listener;                   // RUN/sandboxes/ID/socket
+  Fd broker;                     // to the launcher; its end ends the sandbox
+  proto::Fields command_limits;  // of every command: command_limits()
 };
+
+// The rlimits of every command in this sandbox as kRlimit fields. Called before Box::confine(),
+// while our own can still be asked for.
+proto::Fields command_limits(const wall::Plan& plan, const wall::HeldLimits& held);
 
 // Runs until the sandbox has ended.
 Status supervise(SupervisorInput input);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,23 +47,39 @@ std::string parent_of(const std::string& path) {
   return path.substr(0, path.rfind('/'));
 }
 
-// Whether a group can be made in `path` now. mkdir is the only honest test.
-bool can_make(const std::string& path) {
+// Whether a group can be made in `path` and a process of ours can enter it. Trying is the only
+// honest test: entering needs rights over the nearest common ancestor as well.
+bool can_use(const std::string& path) {
   const std::string probe = path + "/caisson-probe-" + std::to_string(::getpid());
   if (::mkdir(probe.c_str(), 0755) != 0) return false;
-  ::rmdir(probe.c_str());
-  return true;
+  bool entered = ::geteuid() == 0;
+  if (!entered) {
+    const std::string members = probe + "/cgroup.procs";
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(sys::write_file(AT_FDCWD, members, "0") ? 0 : 1);
+    int status = 1;
+    entered = child > 0 && ::waitpid(child, &status, 0) == child && status == 0;
+  }
+  // The probe is empty as soon as its child is reaped.
+  while (::rmdir(probe.c_str()) != 0 && errno == EBUSY) ::poll(nullptr, 0, 1);
+  return entered;
 }
 
 // v2: the nearest group, from our own upwards, whose children have controllers and which we may
-// use.
+// use. A group with members of its own is passed by, since enabling controllers below it would make
+// its children unusable; the root alone may have both.
 CgroupPlace find_unified(const std::string& mount, const std::string& own) {
   for (std::string path = mount + (own == "/" ? "" : own); path.size() >= mount.size();
        path = parent_of(path)) {
+    const auto members = sys::read_file(AT_FDCWD, path + "/cgroup.procs", kMaxProcFile);
+    const bool root = path.size() == mount.size();
+    if (!members || (!members->empty() && !root)) continue;
     const auto available = sys::read_file(AT_FDCWD, path + "/cgroup.controllers", 4096);
     if (!available) continue;
+    const auto before = sys::read_file(AT_FDCWD, path + "/cgroup.subtree_control", 4096);
     for (const char* controller : {"memory", "pids", "cpu"}) {
-      if (has_word(trimmed(*available), controller, ' '))
+      if (has_word(trimmed(*available), controller, ' ') && before &&
+          !has_word(trimmed(*before), controller, ' '))
         (void)sys::write_file(AT_FDCWD, path + "/cgroup.subtree_control",
                               std::string("+") + controller);
     }
@@ -73,7 +90,7 @@ CgroupPlace find_unified(const std::string& mount, const std::string& own) {
     place.memory = has_word(words, "memory", ' ');
     place.pids = has_word(words, "pids", ' ');
     place.cpu = has_word(words, "cpu", ' ');
-    if ((place.memory || place.pids) && can_make(path)) return place;
+    if ((place.memory || place.pids) && can_use(path)) return place;
   }
   return {};
 }
