@@ -135,12 +135,8 @@ Status Pump::run_to_end() {
 }
 
 Status Pump::step() {
-  for (;;) {
-    TRY_ASSIGN(std::optional<proto::Frame> frame, connection_.next());
-    if (!frame.has_value()) break;
-    TRY(take(*frame));
-    if (closed_) return {};
-  }
+  TRY_ASSIGN(std::optional<proto::Frame> frame, connection_.next());
+  if (frame.has_value()) return take(*frame);
   const bool reads_descriptor = input_ == Input::kDescriptor && wants_input();
   if (input_ == Input::kBytes) TRY(feed_input());
   std::array<pollfd, 3> entries = {

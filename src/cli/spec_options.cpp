@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -99,7 +100,9 @@ constinit const std::array<Option, 10> kLimitOptions = {{
      .value = "SIZE",
      .help = "Memory, files in it and kernel memory included. Default: 512MiB."},
     {.name = "--pids", .value = "N", .help = "Processes and threads together. Default: 256."},
-    {.name = "--disk", .value = "SIZE", .help = "Bytes it may write. Default: 256MiB."},
+    {.name = "--disk",
+     .value = "SIZE",
+     .help = "Bytes it may write. Default: 256MiB, but at most half of --memory."},
     {.name = "--inodes", .value = "N", .help = "Files it may make. Default: 100k."},
     {.name = "--open-files", .value = "N", .help = "Files open at once, a process. Default: 1024."},
     {.name = "--output",
@@ -198,6 +201,11 @@ Status take_option(Gathered& gathered, std::string_view name, const std::string&
   return {};
 }
 
+bool limit_given(const policy::SpecPatch& patch, std::string_view flag) {
+  const policy::LimitRule* rule = policy::limit_of_flag(flag);
+  return patch.limits[rule - policy::kLimitRules.data()].has_value();
+}
+
 }  // namespace
 
 Result<SandboxSpec> spec_from(const Parsed& parsed, policy::SpecValues defaults) {
@@ -218,7 +226,14 @@ Result<SandboxSpec> spec_from(const Parsed& parsed, policy::SpecValues defaults)
     TRY_ASSIGN(policy::Output parsed_output, policy::parse_output(output, placement.workdir));
     patch.outputs.push_back(std::move(parsed_output));
   }
-  return SandboxSpec::validate(policy::merge(std::move(base), std::move(patch)));
+  const bool memory_alone = limit_given(patch, "--memory") && !limit_given(patch, "--disk");
+  const bool default_disk = base.limits.disk == policy::Limits().disk;
+  policy::SpecValues values = policy::merge(std::move(base), std::move(patch));
+  // The layer lies in memory: who asks for little memory means a smaller default disk, too.
+  if (memory_alone && default_disk && values.layer == policy::LayerKind::kTmpfs &&
+      values.limits.memory.has_value())
+    values.limits.disk = std::min(*values.limits.disk, *values.limits.memory / 2);
+  return SandboxSpec::validate(std::move(values));
 }
 
 }  // namespace caisson::cli
