@@ -116,12 +116,13 @@ Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldL
     if (auto fields = proto::FieldReader::parse(*close)) {
       const auto code = fields->number_or_none(proto::Tag::kExitCode);
       const auto signal = fields->number_or_none(proto::Tag::kExitSignal);
-      if (const auto error = fields->number_or_none(proto::Tag::kErrorErrno); error && !code) {
+      if (const auto error = fields->number_or_none(proto::Tag::kErrorErrno); error) {
         const auto text = fields->text(proto::Tag::kErrorMessage);
         Outcome started = outcome_not_started(static_cast<int>(*error & 0xfff),
                                               text ? *text : std::string_view());
         outcome.verdict = started.verdict;
-        outcome.exit_code = started.exit_code;
+        // The guest knows best which of 126 and 127 a shell would give.
+        outcome.exit_code = code ? static_cast<std::uint32_t>(*code & 0xff) : started.exit_code;
         outcome.cause = started.cause;
         outcome.detail = started.detail;
         return outcome;
