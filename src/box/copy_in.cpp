@@ -57,7 +57,9 @@ class CopyIn {
 
   Status directory(int fd, const std::string& inside, std::uint32_t mode, std::size_t depth) {
     // Its owner must be able to fill it.
-    TRY(client_.make_directory(inside, (mode & 0777) | 0700 | extra_mode_));
+    TRY(client_.make_directory(inside, (mode & 0777) | 0700));
+    // Not left to mkdir, which the umask would narrow.
+    if (extra_mode_ != 0) TRY(client_.change_mode(inside, extra_mode_));
     return contents(fd, inside, depth);
   }
 

@@ -144,7 +144,7 @@ TEST(Credit, MoreThanGrantedAndUnknownChannelsAreABrokenProtocol) {
   EXPECT_FALSE(credit.received(0, 1).has_value());
   EXPECT_FALSE(credit.received(3, 1).has_value());
   EXPECT_FALSE(credit.granted("123").has_value());
-  EXPECT_TRUE(credit.granted(credit_payload(0xffff'ffff)).has_value());
+  EXPECT_TRUE(credit.granted(credit_payload(0x8000'0000)).has_value());
   EXPECT_FALSE(credit.granted(credit_payload(0xffff'ffff)).has_value());
 }
 

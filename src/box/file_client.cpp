@@ -194,6 +194,15 @@ Status FileClient::make_directory(const std::string& path, std::uint32_t mode) {
   return finish(stream);
 }
 
+Status FileClient::change_mode(const std::string& path, std::uint32_t mode) {
+  Request request;
+  request.what = "chmod " + path;
+  TRY_ASSIGN(
+      const std::uint32_t stream,
+      open(fields(FileOperation::kChmod, path).put_u32(Tag::kMode, mode), std::move(request)));
+  return finish(stream);
+}
+
 Status FileClient::symlink(const std::string& path, std::string_view target) {
   const auto make = [&]() -> Status {
     Request request;

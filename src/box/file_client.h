@@ -41,6 +41,7 @@ class FileClient {
   Status read(const std::string& path, const std::function<Status(std::string_view)>& take);
 
   Status make_directory(const std::string& path, std::uint32_t mode);
+  Status change_mode(const std::string& path, std::uint32_t mode);
   Status symlink(const std::string& path, std::string_view target);
   // The next piece of a file that is being written; empty at its end.
   using Source = std::function<Result<std::string>()>;
