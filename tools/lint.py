@@ -41,7 +41,7 @@ URL_HOSTS = {
 MARKS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 # The image's user, and made-up people of tests.
 HOMES = ["user", "alice", "bob", "plain"]
-MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home/(?!(?:" + "|".join(HOMES) + r")\b)|wor" + r"k/|User" + r"s/)[\w.-]+")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home/(?!(?:" + "|".join(HOMES) + r")\b)\w|wor" + r"k/(?:main|shared|\.)|User" + r"s/\w)[\w.-]*")
 URL = re.compile(r"\b(?:https?|wss?|git|ftp)://([^\s/\"'<>()`\\,;]+)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 

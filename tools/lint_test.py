@@ -101,6 +101,9 @@ class Rules(Tree):
         self.expect("a.md", "in /ho" + "me/carol/src\n", "paths")
         self.expect("a.md", "in /wor" + "k/main\n", "paths")
 
+    def test_a_path_of_a_sandbox(self):
+        self.expect_good("a.md", "/home/, /home/user/src, /home/alice and /srv/src\n")
+
     def test_url(self):
         self.expect("a.md", "https:/" "/unknown.example.net/x\n", "urls")
         self.expect("a.md", "http:/" "/me:secret@evil.test:80/\n", "urls")
