@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/kernel_abi.h"
@@ -41,18 +42,21 @@ Status write_file(int directory_fd, const std::string& path, std::string_view by
 Result<std::string> read_file(int directory_fd, const std::string& path, std::size_t limit) {
   const Fd file(::openat(directory_fd, path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return fail_errno("open " + path);
-  std::string contents(limit + 1, '\0');
+  std::string contents;
+  // Grown as needed: most of these files are far shorter than what is allowed.
   std::size_t size = 0;
-  while (size < contents.size()) {
+  for (;;) {
+    if (size == contents.size())
+      contents.resize(std::min(limit + 1, std::max<std::size_t>(4096, 2 * size)));
     const ssize_t got = ::read(file.get(), contents.data() + size, contents.size() - size);
     if (got < 0) {
       if (errno == EINTR) continue;
       return fail_errno("read " + path);
     }
-    if (got == 0) break;
     size += static_cast<std::size_t>(got);
+    if (got == 0) break;
+    if (size > limit) return fail(Error::exhausted("read " + path + ": longer than allowed"));
   }
-  if (size > limit) return fail(Error::exhausted("read " + path + ": longer than allowed"));
   contents.resize(size);
   return contents;
 }
