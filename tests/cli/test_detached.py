@@ -1,0 +1,149 @@
+"""Sandboxes that are left running: run -d, ps, logs, exec, cp, kill."""
+import json
+import os
+import time
+
+import support
+
+
+class Detached(support.CallerTest):
+    def start(self, *arguments):
+        done = self.run_in("-d", *arguments)
+        self.assertEqual(done.returncode, 0, done)
+        return done.out.strip()
+
+    def kill(self, name):
+        done = self.caller.caisson("kill", name)
+        self.assertEqual(done.returncode, 0, done)
+
+    def test_life(self):
+        name = self.start("--timeout", "1m", "--", "sh", "-c", "echo out; echo err >&2; sleep 50")
+        self.assertIn(name, self.caller.caisson("ps").out)
+        self.assertEqual(self.caller.caisson("ps", "-q").out.split(), [name])
+        info = json.loads(self.caller.caisson("ps", "--json").out)[0]
+        self.assertEqual((info["id"], info["image"], info["detached"]), (name, "host", True))
+        self.assertEqual(info["deadline_ms"] - info["created_ms"], 60_000)
+        done = self.caller.caisson("exec", name[:8], "--", "sh", "-c", "echo inside; cat; exit 4", input=b"given")
+        self.assertEqual((done.returncode, done.out), (4, "inside\ngiven"), done)
+        support.harness.wait_until(lambda: "out" in self.caller.caisson("logs", name).out, 3)
+        logs = self.caller.caisson("logs", name)
+        self.assertEqual((logs.returncode, logs.out, logs.err), (0, "out\n", "err\n"), logs)
+        self.kill(name)
+        self.assertEqual(self.caller.caisson("ps", "-q").out, "")
+        self.assertEqual(support.harness.wait_until(lambda: not self.caller.sandboxes_left(), 3), True)
+        for command in (["exec", name, "--", "true"], ["logs", name], ["kill", name], ["cp", f"{name}:/x", "y"]):
+            self.assert_refused(self.caller.caisson(*command), "there is no sandbox")
+
+    def test_logs_follow_to_the_end_and_give_its_status(self):
+        name = self.start("--", "sh", "-c", "echo one; sleep 1; echo two; exit 6")
+        done = self.caller.caisson("logs", "-f", name)
+        self.assertEqual((done.returncode, done.out), (6, "one\ntwo\n"), done)
+        again = self.caller.caisson("logs", name)
+        self.assertEqual((again.returncode, again.out), (0, "one\ntwo\n"), again)
+        self.kill(name)
+
+    def test_a_command_that_cannot_start_leaves_nothing(self):
+        done = self.run_in("-d", "--", "no-such-program")
+        self.assertEqual((done.returncode, done.out), (127, ""), done)
+        self.assertTrue(support.harness.wait_until(lambda: not self.caller.sandboxes_left(), 3))
+
+    def test_the_deadline_ends_it(self):
+        name = self.start("--timeout", "1500ms", "--", "sleep", "100")
+        self.assertTrue(support.harness.wait_until(lambda: not self.caller.sandboxes_left(), 6), name)
+
+    def test_exec_json_user_env_and_workdir(self):
+        name = self.start("--timeout", "1m", "--", "sleep", "50")
+        done = self.caller.caisson("exec", "--json", "-e", "A=b", "-w", "/tmp", name, "--", "sh", "-c", "echo $A $(pwd) $(id -un)")
+        self.assertEqual(done.json()["stdout"], "b /tmp user\n", done)
+        self.assert_refused(self.caller.caisson("exec", "-w", "relative", name, "--", "true"), "--workdir")
+        self.assert_refused(self.caller.caisson("exec", "-u", "a b", name, "--", "true"), "--user")
+        self.assert_refused(self.caller.caisson("exec", "-e", "=x", name, "--", "true"), "--env")
+        self.assert_refused(self.caller.caisson("exec", name), "no program")
+        self.assert_refused(self.caller.caisson("exec"), "no sandbox")
+        self.assert_refused(self.caller.caisson("exec", "--tty", name, "--", "true"), "terminal")
+        self.kill(name)
+
+    def test_one_exec_out_of_memory_does_not_end_the_sandbox(self):
+        name = self.start("--timeout", "1m", "--memory", "64MiB", "--", "sleep", "50")
+        done = self.caller.caisson("exec", "--json", name, "--", "python3", "-c", "x = b'x' * 10**9")
+        self.assertEqual(done.json()["verdict"]["kind"], "memory_limit", done)
+        self.assertEqual(self.caller.caisson("exec", name, "--", "echo", "alive").out, "alive\n")
+        self.kill(name)
+
+    def test_cp_both_ways(self):
+        name = self.start("--timeout", "1m", "--", "sleep", "50")
+        folder = self.caller.mkdir("cp")
+        self.caller.write(folder / "f", "from the host")
+        done = self.caller.caisson("cp", folder, f"{name}:/home/user")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.caller.caisson("exec", name, "--", "cat", "/home/user/cp/f").out, "from the host")
+        self.assertEqual(self.caller.caisson("cp", folder / "f", f"{name}:/tmp/g").returncode, 0)
+        self.assertEqual(self.caller.caisson("cp", f"{name}:/tmp/g", folder / "back").returncode, 0)
+        self.assertEqual((folder / "back").read_text(), "from the host")
+        self.assertEqual(self.caller.caisson("cp", f"{name}:/home/user/cp", folder).returncode, 0)
+        self.assertEqual((folder / "cp/f").read_text(), "from the host")
+        self.kill(name)
+
+    def test_cp_attacks(self):
+        name = self.start("--timeout", "1m", "--", "sh", "-c",
+                          "cd; ln -s /etc/passwd l; mkdir d; ln -s ../../.. d/up; ln -s /etc d/etc; echo x > d/x; echo ready; sleep 50")
+        support.harness.wait_until(lambda: "ready" in self.caller.caisson("logs", name).out, 5)
+        folder = self.caller.mkdir("attack")
+        self.assert_refused(self.caller.caisson("cp", f"{name}:/home/user/l", folder), "symbolic link")
+        done = self.caller.caisson("cp", f"{name}:/home/user/d", folder)
+        self.assertEqual(done.returncode, 125)
+        self.assertEqual(sorted(os.listdir(folder / "d")), ["x"], done)
+        self.assert_refused(self.caller.caisson("cp", f"{name}:/home/user/../x", folder), "path inside")
+        self.assert_refused(self.caller.caisson("cp", f"{name}:relative", folder), "path inside")
+        self.assert_refused(self.caller.caisson("cp", f"{name}:/no/such", folder), "/no/such")
+        self.assert_refused(self.caller.caisson("cp", f"{name}:/dev/null", folder), "neither file nor folder")
+        self.assert_refused(self.caller.caisson("cp", "a", "b"), "ID:PATH")
+        self.assert_refused(self.caller.caisson("cp", "a"), "two places")
+        # A link inside does not make a copy that goes in land outside: there is no outside.
+        self.assertEqual(self.caller.caisson("cp", folder / "d" / "x", f"{name}:/home/user/d/etc/evil").returncode, 125)
+        self.kill(name)
+
+    def test_killing_the_client_of_an_exec_ends_that_exec_alone(self):
+        name = self.start("--timeout", "1m", "--", "sleep", "50")
+        process = self.caller.popen("exec", name, "--", "sh", "-c", "echo $$; exec sleep 77", stdout=-1)
+        process.stdout.readline()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        gone = lambda: "sleep 77" not in self.caller.caisson("exec", name, "--", "ps", "ax", "-o", "args").out
+        self.assertTrue(support.harness.wait_until(gone, 5))
+        self.kill(name)
+
+    def test_ids(self):
+        self.assert_refused(self.caller.caisson("kill", "../../etc"), "not a sandbox id")
+        self.assert_refused(self.caller.caisson("kill"), "no sandbox given")
+        self.assert_refused(self.caller.caisson("kill", "--all", "x"), "one or the other")
+        self.assertEqual(self.caller.caisson("kill", "--all").returncode, 0)
+
+    def test_json_of_a_detached_run(self):
+        done = self.run_in("-d", "--json", "--timeout", "1m", "--", "sleep", "50")
+        self.kill(done.json()["id"])
+
+
+class Attached(support.CallerTest):
+    def test_the_death_of_the_client_ends_the_sandbox(self):
+        process = self.caller.popen("run", "--", "sh", "-c", "echo up; sleep 100", stdout=-1)
+        process.stdout.readline()
+        self.assertEqual(len(self.caller.sandboxes_left()), 1)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        self.assertTrue(support.harness.wait_until(lambda: not self.caller.sandboxes_left(), 5))
+        self.assertEqual(support.harness.living_children(), [])
+
+    def test_an_attached_run_is_listed_while_it_runs(self):
+        process = self.caller.popen("run", "--", "sh", "-c", "echo up; sleep 1", stdout=-1)
+        process.stdout.readline()
+        self.assertEqual(len(self.caller.caisson("ps", "-q").out.split()), 1)
+        process.stdout.close()
+        self.assertEqual(process.wait(10), 0)
+        self.assertEqual(self.caller.sandboxes_left(), [])
+        time.sleep(0)
+
+
+support.main()

@@ -1,0 +1,160 @@
+"""Verdicts and exit statuses at their edges."""
+import signal
+import time
+
+import support
+
+
+class Limits(support.CallerTest):
+    def test_memory(self):
+        result = self.verdict("--memory", "64MiB", "--disk", "32MiB", "--", "python3", "-c", "x=bytearray(10**9)")
+        self.assert_ended(result, "memory_limit", 137)
+        self.assertIn("memory", result["limits_hit"])
+
+    def test_a_child_is_killed_for_memory_while_the_parent_lives(self):
+        script = ("import subprocess, sys\n"
+                  "child = subprocess.run([sys.executable, '-c', \"x = b'x' * 10**9\"], stderr=subprocess.DEVNULL)\n"
+                  "print('child', child.returncode != 0, flush=True)\n"
+                  "sys.exit(%d)\n")
+        failed = self.verdict("--memory", "64MiB", "--", "python3", "-c", script % 3)
+        self.assertEqual(failed["stdout"], "child True\n")
+        self.assert_ended(failed, "memory_limit", 137)
+        succeeded = self.verdict("--memory", "64MiB", "--", "python3", "-c", script % 0)
+        self.assertEqual(succeeded["stdout"], "child True\n")
+        self.assert_ended(succeeded, "exited", 0)
+        self.assertEqual(succeeded["limits_hit"], ["memory"])
+
+    def test_processes(self):
+        bomb = "import os\nwhile True:\n  os.fork()"
+        result = self.verdict("--pids", "32", "--timeout", "10s", "--", "python3", "-c", bomb)
+        self.assert_ended(result, "process_limit", 121)
+        self.assertIn("pids", result["limits_hit"])
+
+    def test_a_program_that_meets_the_process_limit_and_succeeds(self):
+        script = ("import os, time\n"
+                  "try:\n"
+                  "  while True:\n"
+                  "    if os.fork() == 0: time.sleep(5); os._exit(0)\n"
+                  "except OSError: print('refused', flush=True)\n"
+                  "os._exit(0)")
+        result = self.verdict("--pids", "16", "--", "python3", "-c", script)
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["stdout"], "refused\n")
+        self.assertEqual(result["limits_hit"], ["pids"])
+
+    def test_disk(self):
+        result = self.verdict("--disk", "16MiB", "--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=200")
+        self.assert_ended(result, "disk_limit", 122, cause="bytes")
+        self.assertIn("disk", result["limits_hit"])
+
+    def test_a_program_that_meets_enospc_and_succeeds(self):
+        script = "dd if=/dev/zero of=$HOME/x bs=1M count=200 2>/dev/null; sleep 0.3; rm $HOME/x; exit 0"
+        result = self.verdict("--disk", "16MiB", "--", "sh", "-c", script)
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["limits_hit"], ["disk"])
+
+    def test_inodes(self):
+        script = "import os\nfor i in range(10**6): open(os.path.expanduser('~/%d' % i), 'w').close()"
+        result = self.verdict("--inodes", "500", "--", "python3", "-c", script)
+        self.assert_ended(result, "disk_limit", 122, cause="inodes")
+        self.assertIn("inodes", result["limits_hit"])
+
+    def test_filling_the_default_disk_is_never_a_memory_verdict(self):
+        result = self.verdict("--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=400")
+        self.assert_ended(result, "disk_limit", 122, cause="bytes")
+
+    def test_output(self):
+        done = self.run_in("--output", "1MiB", "--", "yes")
+        self.assertEqual(done.returncode, 120, done.err)
+        self.assertEqual(len(done.stdout), 1 << 20)
+        self.assertIn("output", done.err)
+
+    def test_output_is_cut_inside_a_character(self):
+        script = "import sys\nsys.stdout.buffer.write('\\u20ac'.encode() * 1000)"
+        result = self.verdict("--output", "1000", "--", "python3", "-c", script)
+        self.assert_ended(result, "output_limit", 120)
+        self.assertEqual(result["stdout"], "\u20ac" * 333)
+        self.assertNotIn("stdout_encoding", result)
+        # Without our cut an unfinished character is what the program wrote: no text.
+        self.assertIn("stdout_encoding", self.verdict("--", "printf", r"\342\202"))
+
+    def test_time_by_the_clock(self):
+        start = time.monotonic()
+        done = self.run_in("--timeout", "1s", "--", "sleep", "100")
+        elapsed = time.monotonic() - start
+        self.assertEqual(done.returncode, 124, done)
+        self.assertIn("1000 ms", done.err.replace("1s", "1000 ms"))
+        self.assertLess(elapsed, 1.2 + 0.3, "includes the start of python's child processes")
+        result = self.verdict("--timeout", "300ms", "--", "sleep", "100")
+        self.assert_ended(result, "time_limit", 124, cause="elapsed")
+        self.assertLess(result["usage"]["elapsed_us"], 500_000)
+
+    def test_processor_time(self):
+        result = self.verdict("--cpu-time", "400ms", "--timeout", "20s", "--", "sh", "-c", "while :; do :; done")
+        self.assert_ended(result, "time_limit", 124, cause="cpu")
+
+    def test_a_program_that_ignores_signals_is_ended_all_the_same(self):
+        result = self.verdict("--timeout", "500ms", "--", "sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1; done")
+        self.assert_ended(result, "time_limit", 124)
+
+    def test_usage_is_told(self):
+        usage = self.verdict("--", "python3", "-c", "x = b'x' * 50_000_000; open('f', 'wb').write(b'y' * 5_000_000)\n"
+                             "for i in range(3_000_000): pass\nprint('z' * 99)")["usage"]
+        self.assertGreater(usage["user_us"], 20_000)
+        self.assertGreaterEqual(usage["elapsed_us"], usage["user_us"] // 2)
+        self.assertGreater(usage["memory_peak"], 40_000_000)
+        self.assertEqual(usage["bytes_out"], 100)
+        self.assertGreaterEqual(usage["pids_peak"], 1)
+
+    def test_require_hard_limits_refuses_or_holds(self):
+        result = self.verdict("--require-hard-limits", "--", "true")
+        if result["verdict"]["kind"] == "exited":
+            for limit in ("cpus", "memory", "pids", "disk", "inodes", "open_files"):
+                self.assertIn(result["held"][limit], ("cgroup", "rlimit"), result)
+        else:
+            self.assert_ended(result, "sandbox_error", 125)
+            self.assertIn("limit", result["verdict"]["message"])
+
+
+class Ends(support.CallerTest):
+    def test_sigsys_raised_by_the_program_itself_is_only_a_signal(self):
+        result = self.verdict("--", "python3", "-c", f"import os; os.kill(os.getpid(), {int(signal.SIGSYS)})")
+        self.assert_ended(result, "signaled", 128 + signal.SIGSYS, signal=int(signal.SIGSYS))
+
+    def test_a_double_fork_does_not_outlive_its_run(self):
+        script = "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0:\n    time.sleep(100)\n  os._exit(0)\nos.wait()\nprint('gone')"
+        start = time.monotonic()
+        result = self.verdict("--", "python3", "-c", script)
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["stdout"], "gone\n")
+        self.assertLess(time.monotonic() - start, 10)
+
+    def test_refused_calls_are_counted(self):
+        result = self.verdict("--", "python3", "-c",
+                              "import ctypes; l = ctypes.CDLL(None)\nfor i in range(3): l.mount(b'a', b'/tmp', b'tmpfs', 0, None)")
+        self.assert_ended(result, "exited", 0)
+        counts = {entry["what"]: entry["count"] for entry in result["refusals"]}
+        self.assertEqual(counts.get("mount"), 3, result)
+
+    def test_ctrl_c_and_term_cancel(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                process = self.caller.popen("run", "--json", "--", "sh", "-c", "echo up; sleep 100", stdout=-1, stderr=-1)
+                time.sleep(0.7)
+                # The command line may be behind setpriv or unshare, which became it by exec.
+                process.send_signal(number)
+                out, err = process.communicate(timeout=20)
+                self.assertEqual(process.returncode, 130, (out, err))
+                self.assertIn(b'"kind":"cancelled"', out)
+                self.assertIn(b'"stdout":"up\\n"', out)
+
+    def test_ctrl_c_while_nobody_reads_the_output(self):
+        process = self.caller.popen("run", "--", "yes", stdout=-1, stderr=-1)
+        time.sleep(0.7)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), 130)
+        process.stdout.close()
+        process.stderr.close()
+
+
+support.main()
