@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,11 +11,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "base/paths.h"
 #include "base/sys.h"
+#include "launcher/launcher.h"
 
 namespace caisson::box {
 namespace {
@@ -85,10 +89,65 @@ Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   return pid;
 }
 
+// Forking costs what is mapped and copies what is in memory; up to here it is cheaper than starting
+// a program, which on virtual machines pays the C library's look at the processor each time.
+constexpr std::uint64_t kMostPagesToFork = 4096;
+
+// Whether a fork of this process is cheap and safe: small, and without other threads.
+bool may_fork() {
+  struct stat tasks{};
+  if (::stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != 3) return false;
+  const auto sizes = sys::read_file(AT_FDCWD, "/proc/self/statm", 256);
+  if (!sizes) return false;
+  const std::size_t space = sizes->find(' ');
+  return space != std::string::npos &&
+         std::strtoull(sizes->c_str() + space, nullptr, 10) <= kMostPagesToFork;
+}
+
+// Nothing of the caller's environment stays in the launcher's and the supervisor's memory.
+void wipe_environment() {
+  static char* nothing[3] = {};
+  std::size_t kept = 0;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+#if defined(CAISSON_TEST_SWITCHES)
+    const std::string_view text(*entry);
+    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=")) {
+      if (kept < 2) nothing[kept++] = *entry;
+      continue;
+    }
+#endif
+    ::explicit_bzero(*entry, std::strlen(*entry));
+  }
+  nothing[kept] = nullptr;
+  environ = nothing;
+}
+
+[[noreturn]] void be_launcher(int socket_fd) {
+  wipe_environment();
+  ::setsid();
+  sigset_t none;
+  ::sigemptyset(&none);
+  for (int signal = 1; signal < SIGRTMIN; ++signal) ::signal(signal, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::prctl(PR_SET_NAME, "caisson-launcher");
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0 || ::dup2(socket_fd, kLauncherSocket) < 0 || ::dup2(null, 0) < 0 ||
+      ::dup2(null, 1) < 0)
+    ::_exit(1);
+  if (::close_range(kLauncherSocket + 1, ~0u, 0) != 0) ::_exit(1);
+  ::_exit(launcher::run_launcher(kLauncherSocket));
+}
+
+Result<pid_t> fork_launcher(int socket_fd) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail_errno("fork of the launcher");
+  if (pid == 0) be_launcher(socket_fd);
+  return pid;
+}
+
 }  // namespace
 
 Result<Launch> Launch::start() {
-  TRY_ASSIGN(const std::string path, helper_binary("caisson-launcher"));
   TRY_ASSIGN(SocketPair pair, make_pair(SOCK_SEQPACKET));
   // Descriptor 3 of the child is made by dup2; a socket that is 3 already would be closed by it
   // only if it were another one, so it moves out of the way.
@@ -97,6 +156,11 @@ Result<Launch> Launch::start() {
     if (!moved.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
     pair.theirs = std::move(moved);
   }
+  if (may_fork()) {
+    TRY_ASSIGN(const pid_t pid, fork_launcher(pair.theirs.get()));
+    return Launch(std::move(pair.ours), pid);
+  }
+  TRY_ASSIGN(const std::string path, helper_binary("caisson-launcher"));
   TRY_ASSIGN(const pid_t pid, spawn_launcher(path, pair.theirs.get()));
   return Launch(std::move(pair.ours), pid);
 }

@@ -20,7 +20,8 @@ namespace caisson::box {
 
 class Launch {
  public:
-  // Starts the launcher (vfork + exec) before the plan is ready, so that the two overlap.
+  // Starts the launcher before the plan is ready, so that the two overlap: by a fork of this
+  // process where it is small and has one thread, else as the program caisson-launcher.
   static Result<Launch> start();
   Launch(Launch&& other) noexcept;
   Launch& operator=(Launch&& other) noexcept;

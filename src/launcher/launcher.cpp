@@ -1,0 +1,211 @@
+#include "launcher/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/sys.h"
+#include "launcher/registry.h"
+#include "launcher/supervisor.h"
+#include "wall/namespace/namespace_wall.h"
+#include "wall/namespace/steps.h"
+
+namespace caisson::launcher {
+namespace {
+
+constexpr std::string_view kMagic = "CSNPLAN1";
+constexpr std::size_t kOurDescriptors = 3;
+constexpr int kPatienceMs = 5000;
+
+struct Request {
+  wall::Plan plan;
+  std::vector<Fd> owned;  // behind the plan's numbers
+  Fd client, run_directory, guest;
+};
+
+Result<Request> read_request(int control_fd) {
+  TRY_ASSIGN(sys::Message message,
+             sys::recv_message(control_fd, kMagic.size() + wall::kMaxPlanBytes));
+  if (!message.bytes.starts_with(kMagic))
+    return fail(Error::invalid("the request is not a launch plan of this version"));
+  if (message.descriptors.size() < kOurDescriptors)
+    return fail(Error::invalid("the request came with too few descriptors"));
+  Request request;
+  TRY_ASSIGN(request.plan, wall::decode_plan(std::string_view(message.bytes).substr(kMagic.size()),
+                                             message.descriptors.size() - kOurDescriptors));
+  request.client = std::move(message.descriptors[0]);
+  request.run_directory = std::move(message.descriptors[1]);
+  request.guest = std::move(message.descriptors[2]);
+  for (std::size_t i = kOurDescriptors; i < message.descriptors.size(); ++i) {
+    request.plan.descriptors.push_back(message.descriptors[i].get());
+    request.owned.push_back(std::move(message.descriptors[i]));
+  }
+  request.plan.guest_fd = request.guest.get();
+#if defined(CAISSON_TEST_SWITCHES)
+  if (const char* off = ::getenv("CAISSON_OFF")) {
+    TRY_ASSIGN(request.plan.switches, parse_switches(off));
+  }
+  if (const char* fault = ::getenv("CAISSON_FAULT")) request.plan.fault = fault;
+#endif
+  return request;
+}
+
+void tell_failure(int socket_fd, const Error& error) {
+  std::string answer;
+  answer += '\1';
+  answer += static_cast<char>(error.code());
+  answer += error.message();
+  (void)sys::send_message(socket_fd, answer, {});
+}
+
+// The supervisor's whole life.
+[[noreturn]] void be_supervisor(const wall::Plan& plan, wall::Prepared& prepared, Fd client,
+                                Fd listener, Fd broker, int control_fd) {
+  (void)::prctl(PR_SET_NAME, "caisson-superv");
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ::_exit(1);
+  auto box = prepared.build(broker.get());
+  if (!box) {
+    tell_failure(control_fd, box.error());
+    ::_exit(1);
+  }
+  proto::Fields limits = command_limits(plan, (*box)->held());
+  wall::Steps steps(plan.fault);
+  auto confined = steps.enter("confine");
+  if (confined) confined = (*box)->confine();
+  if (!confined) {
+    tell_failure(control_fd, Error(confined.error()).with("confine"));
+    ::_exit(1);
+  }
+  if (!sys::send_message(control_fd, std::string(1, '\0') + plan.id, {})) ::_exit(1);
+  // From here on the first client's connection alone ties us to whoever asked.
+  ::close(control_fd);
+  (void)supervise({.plan = plan,
+                   .box = std::move(box).value(),
+                   .first_client = std::move(client),
+                   .listener = std::move(listener),
+                   .broker = std::move(broker),
+                   .command_limits = std::move(limits)});
+  ::_exit(0);
+}
+
+// Waits for the supervisor, then for what it left: the guest is reparented to us.
+void wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
+                  int control_fd) {
+  pollfd entries[3] = {{supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
+  for (;;) {
+    if (::poll(entries, 3, -1) < 0 && errno != EINTR) break;
+    if (entries[0].revents != 0) break;
+    if (entries[1].revents != 0 && !prepared.serve(broker.get())) {
+      broker.reset();  // the supervisor sees that and ends
+      entries[1].fd = -1;
+    }
+    if ((entries[2].revents & (POLLHUP | POLLERR)) != 0) {
+      // Whoever asked is dead; so is the first client's connection, but this does not wait for it.
+      broker.reset();
+      entries[1].fd = entries[2].fd = -1;
+    }
+    entries[0].revents = entries[1].revents = entries[2].revents = 0;
+  }
+  (void)::waitpid(supervisor, nullptr, 0);
+}
+
+void reap_the_rest(int patience_ms) {
+  const std::uint64_t deadline =
+      sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
+  for (;;) {
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
+    if (pid < 0 && errno == ECHILD) return;
+    if (pid > 0) continue;
+    if (sys::monotonic_us() >= deadline) return;
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+}  // namespace
+
+int run_launcher(int control_fd) {
+  // Killed or hung up on, we still clean up: the end of whoever asked is told by descriptor 3.
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_IGN);
+  ::umask(077);
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  (void)::fcntl(control_fd, F_SETFD, FD_CLOEXEC);
+
+  auto request = read_request(control_fd);
+  if (!request) {
+    tell_failure(control_fd, std::move(request).error().with("plan"));
+    return 1;
+  }
+  const auto wall = wall::make_namespace_wall();
+  if (auto swept = sweep(request->run_directory.get(), *wall); !swept) {
+    tell_failure(control_fd, std::move(swept).error().with("sweep"));
+    return 1;
+  }
+  auto registration =
+      Registration::create(request->run_directory.get(), request->plan.id, request->plan.info);
+  if (!registration) {
+    tell_failure(control_fd, std::move(registration).error().with("register"));
+    return 1;
+  }
+  auto prepared =
+      wall->prepare(request->plan, {.run_directory_fd = request->run_directory.get(),
+                                    .sandbox_directory_fd = registration->directory_fd()});
+  if (!prepared) {
+    (void)registration->remove();
+    tell_failure(control_fd, prepared.error());
+    return 1;
+  }
+  int broker[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, broker) != 0) {
+    tell_failure(control_fd, Error::syscall("broker: socketpair", errno));
+    (void)(*prepared)->clean_up(kPatienceMs);
+    (void)registration->remove();
+    return 1;
+  }
+  Fd broker_here(broker[0]);
+  Fd broker_there(broker[1]);
+  const pid_t supervisor = ::fork();
+  if (supervisor < 0) {
+    tell_failure(control_fd, Error::syscall("fork of the supervisor", errno));
+    (void)(*prepared)->clean_up(kPatienceMs);
+    (void)registration->remove();
+    return 1;
+  }
+  if (supervisor == 0) {
+    broker_here.reset();
+    be_supervisor(request->plan, **prepared, std::move(request->client),
+                  registration->take_listener(), std::move(broker_there), control_fd);
+  }
+  broker_there.reset();
+  request->client.reset();
+  registration->take_listener().reset();
+  request->owned.clear();
+  request->guest.reset();
+  auto handle = sys::pidfd_open(supervisor);
+  if (handle) {
+    wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
+                 request->plan.detached != 0 ? -1 : control_fd);
+  } else {
+    broker_here.reset();
+    (void)::waitpid(supervisor, nullptr, 0);
+  }
+  // Kills what the supervisor left; then everything that was reparented to us can be reaped.
+  auto cleaned = (*prepared)->clean_up(kPatienceMs);
+  reap_the_rest(kPatienceMs);
+  auto removed = registration->remove();
+  std::string answer(1, '\2');
+  if (!cleaned) answer += cleaned.error().message();
+  if (!removed) answer += (answer.size() > 1 ? "; " : "") + removed.error().message();
+  (void)sys::send_message(control_fd, answer, {});
+  return answer.size() > 1 ? 1 : 0;
+}
+
+}  // namespace caisson::launcher
