@@ -12,6 +12,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "image/host_etc_cache.h"
 #include "wall/namespace/box.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/idmap.h"
@@ -50,6 +51,7 @@ class NamespacePrepared final : public Prepared {
   Ids ids_;
   CgroupHost host_;
   CgroupTree groups_;
+  Fd etc_;  // host image: its kept /etc
 };
 
 Status NamespacePrepared::check_limits() const {
@@ -78,6 +80,10 @@ Status NamespacePrepared::claim() {
   if (plan_.privileges != 0 && ids_.mode == IdMode::kSingle)
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
+  if (plan_.image == PlanImage::kHost) {
+    TRY_ASSIGN(etc_,
+               image::host_etc_directory(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
+  }
   host_ = find_cgroups("/proc");
   TRY(steps_.enter("journal"));
   std::string journal;
@@ -96,6 +102,7 @@ Status NamespacePrepared::claim() {
 Result<RootParts> NamespacePrepared::make_parts() {
   RootParts parts;
   parts.grants.resize(plan_.grants.size());
+  parts.etc_path_fd = etc_.get();
   if (ids_.mode != IdMode::kRoot) return parts;
   TRY(steps_.enter("image"));
   if (plan_.image == PlanImage::kDirectory) {
@@ -106,6 +113,10 @@ Result<RootParts> NamespacePrepared::make_parts() {
                make_mapping(image_mapping(ids_.outer_uids, ids_.inner_uids, plan_.image_id_base),
                             image_mapping(ids_.outer_gids, ids_.inner_gids, plan_.image_id_base)));
     TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
+  }
+  if (etc_.valid()) {
+    TRY_ASSIGN(parts.etc, clone_mount(etc_.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                                      MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
   }
   TRY(steps_.enter("grants"));
   Fd mapping;

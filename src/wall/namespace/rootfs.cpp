@@ -15,6 +15,7 @@
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "image/host_etc.h"
+#include "image/host_etc_cache.h"
 #include "wall/namespace/masks.h"
 
 namespace caisson::wall {
@@ -64,6 +65,10 @@ Status make_directory(int directory_fd, const char* name, unsigned mode) {
   if (::mkdirat(directory_fd, name, mode) != 0 && errno != EEXIST)
     return fail_errno(std::string("mkdir ") + name);
   return {};
+}
+
+std::string etc_name(const image::GeneratedFile& file) {
+  return file.path.substr(sizeof "/etc/" - 1);
 }
 
 // What /dev holds besides its nodes.
@@ -333,24 +338,30 @@ Status RootBuilder::mount_process(int proc_fd) {
     }
   }
   TRY(write_new(layer_.get(), ".empty", "", 0444));
-  TRY_ASSIGN(const Fd empty_file, open_path(AT_FDCWD, std::string(kAssembly) + "/.empty"));
-  TRY_ASSIGN(const Fd file_mount, clone_mount(empty_file.get(), kBarred));
   TRY(make_directory(layer_.get(), ".void", 0555));
+  // Bound onto themselves with the flags that their clones are to have.
+  for (const char* name : {".empty", ".void"}) {
+    TRY_ASSIGN(const Fd plain, open_path(AT_FDCWD, std::string(kAssembly) + "/" + name));
+    TRY(bind(plain.get(), plain.get(), "", kBarred));
+  }
+  TRY_ASSIGN(const Fd empty_file, open_path(AT_FDCWD, std::string(kAssembly) + "/.empty"));
   TRY_ASSIGN(const Fd empty_directory, open_path(AT_FDCWD, std::string(kAssembly) + "/.void"));
+  constexpr uid_t overflow_id = 65534;  // how an id that is not mapped here shows
   if (!is_off(off_, Mechanism::kProcMasks)) {
     for (const char* name : kMaskedProc) {
       struct stat entry{};
       if (::fstatat(proc.get(), name, &entry, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      // Its owner is the host's root, whom no id inside is: what only the owner may see needs no
+      // mask.
+      if ((entry.st_mode & S_IRWXO) == 0 && entry.st_uid == overflow_id) continue;
       const int source = S_ISDIR(entry.st_mode) ? empty_directory.get() : empty_file.get();
-      TRY(bind(source, proc.get(), name, kBarred));
+      TRY_ASSIGN(const Fd mask, sys::open_tree(source, "", OPEN_TREE_CLONE));
+      TRY(sys::move_mount(mask.get(), proc.get(), name));
     }
   }
   TRY(write_new(layer_.get(), ".boot_id", random_uuid() + "\n", 0444));
   TRY_ASSIGN(const Fd boot_id, open_path(AT_FDCWD, std::string(kAssembly) + "/.boot_id"));
   TRY(bind(boot_id.get(), proc.get(), "sys/kernel/random/boot_id", kBarred));
-  // The sources need no name any more; what is bound keeps them.
-  for (const char* name : {".empty", ".boot_id"}) (void)::unlinkat(layer_.get(), name, 0);
-  (void)::unlinkat(layer_.get(), ".void", AT_REMOVEDIR);
   return {};
 }
 
@@ -392,50 +403,39 @@ Status RootBuilder::make_system() {
   return sys::move_mount(mount.get(), sys_dir.get(), "");
 }
 
-Status RootBuilder::write_generated(int etc_fd, const std::vector<image::GeneratedFile>& files) {
-  for (const image::GeneratedFile& file : files) {
-    const std::string name = file.path.substr(sizeof "/etc/" - 1);
-    if (!S_ISLNK(file.mode)) {
-      TRY(write_new(etc_fd, name.c_str(), file.contents, file.mode));
-      continue;
-    }
-    if (::symlinkat(file.contents.c_str(), etc_fd, name.c_str()) != 0)
-      return fail_errno("symlink " + file.path);
-  }
-  return {};
-}
-
 Status RootBuilder::make_etc() {
   TRY(steps_.enter("etc"));
   TRY_ASSIGN(const Fd etc, sys::openat2(root_.get(), "etc", O_RDONLY | O_DIRECTORY, 0,
                                         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
-  const std::string machine_id = random_hex(16);
-  if (plan_.image != PlanImage::kHost)
-    return write_generated(etc.get(), image::sandbox_files(plan_.hostname, machine_id));
-  TRY_ASSIGN(const Fd host_etc, open_path(AT_FDCWD, "/etc"));
-  if (is_off(off_, Mechanism::kGeneratedEtc))
+  const std::vector<image::GeneratedFile> own_files =
+      image::sandbox_files(plan_.hostname, random_hex(16));
+  if (plan_.image != PlanImage::kHost) {
+    for (const image::GeneratedFile& file : own_files)
+      TRY(write_new(etc.get(), etc_name(file).c_str(), file.contents, file.mode));
+    return {};
+  }
+  if (is_off(off_, Mechanism::kGeneratedEtc)) {
+    TRY_ASSIGN(const Fd host_etc, open_path(AT_FDCWD, "/etc"));
     return bind(host_etc.get(), root_.get(), "etc", safe_flags());
-  const image::HostUser user{.uid = plan_.user_uid, .gid = plan_.user_gid};
-  TRY(write_generated(etc.get(), image::host_files(plan_.hostname, machine_id, user)));
-  TRY_ASSIGN(const std::vector<image::HostEtcEntry> entries, image::open_host_etc(host_etc.get()));
-  for (const image::HostEtcEntry& entry : entries) {
-    const std::size_t slash = entry.path.rfind('/');
-    const std::string folder =
-        "/etc" + (slash == std::string::npos ? "" : "/" + entry.path.substr(0, slash));
-    const std::string leaf = entry.path.substr(slash == std::string::npos ? 0 : slash + 1);
-    TRY_ASSIGN(const Fd parent, make_path(folder, 0755));
-    if (entry.kind == image::HostEtcKind::kLink) {
-      if (::symlinkat(entry.target.c_str(), parent.get(), leaf.c_str()) != 0 && errno != EEXIST)
-        return fail_errno("symlink /etc/" + entry.path);
-      continue;
-    }
-    if (entry.kind == image::HostEtcKind::kDirectory) {
-      TRY(make_directory(parent.get(), leaf.c_str(), 0755));
-    } else {
-      TRY(write_new(parent.get(), leaf.c_str(), "", 0444));
-    }
-    TRY(bind(entry.fd.get(), parent.get(), leaf,
-             safe_flags() | MOUNT_ATTR_NOSUID | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC));
+  }
+  constexpr std::uint64_t kBarred =
+      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+  Fd kept = std::move(parts_.etc);
+  if (!kept.valid()) {
+    TRY_ASSIGN(const Fd here, reopen_here(parts_.etc_path_fd));
+    TRY_ASSIGN(kept, clone_mount(here.get(), kBarred));
+  }
+  TRY(sys::move_mount(kept.get(), etc.get(), ""));
+  TRY_ASSIGN(const Fd shown, open_path(root_.get(), "etc"));
+  for (const image::GeneratedFile& file : own_files) {
+    // The kept files are those of the default host name; only the machine id always differs.
+    const std::string name = etc_name(file);
+    if (plan_.hostname == image::kDefaultHostname && name != "machine-id") continue;
+    const std::string source = "etc-" + name;
+    TRY(write_new(layer_.get(), source.c_str(), file.contents, file.mode));
+    TRY_ASSIGN(const Fd written, open_path(AT_FDCWD, std::string(kAssembly) + "/" + source));
+    TRY(bind(written.get(), shown.get(), name, kBarred));
+    (void)::unlinkat(layer_.get(), source.c_str(), 0);
   }
   return {};
 }

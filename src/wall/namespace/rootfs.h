@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/switches.h"
-#include "image/host_etc.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/ids.h"
 #include "wall/namespace/steps.h"
@@ -24,6 +23,8 @@ namespace caisson::wall {
 struct RootParts {
   Fd image;                // detached mount of the image, idmapped; invalid: bind it here
   std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it here
+  Fd etc;                  // detached mount of the kept /etc (host image); invalid: bind it here
+  int etc_path_fd = -1;    // the kept /etc itself, borrowed
   Fd devices;              // detached tmpfs with the device nodes; invalid: bind the host's
 };
 
@@ -66,7 +67,6 @@ class RootBuilder {
   Status mount_process(int proc_fd);
   Status make_system();
   Status make_etc();
-  Status write_generated(int etc_fd, const std::vector<image::GeneratedFile>& files);
   Status bind_grants();
 
   // Walks `path` inside the new root, making missing directories; the last one is returned.

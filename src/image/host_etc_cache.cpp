@@ -1,0 +1,236 @@
+#include "image/host_etc_cache.h"
+
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/sys.h"
+#include "image/files.h"
+
+namespace caisson::image {
+namespace {
+
+constexpr const char* kFolder = "etc";
+constexpr std::size_t kMaxSources = 256 * 1024;
+constexpr int kMaxDepth = 8;
+constexpr off_t kMaxFile = 16 << 20;
+constexpr const char* kNoMachine = "00000000000000000000000000000000";
+
+// What the directory was made from, as text: one line a path. Its digest names the directory.
+class Signature {
+ public:
+  void add(const std::string& path, const struct stat& facts) {
+    text_ += path + " " + std::to_string(facts.st_dev) + " " + std::to_string(facts.st_ino) + " " +
+             std::to_string(facts.st_size) + " " + std::to_string(facts.st_ctim.tv_sec) + "." +
+             std::to_string(facts.st_ctim.tv_nsec) + "\n";
+  }
+  // 64-bit FNV-1a. Nobody but the owner of RUN can choose what goes in.
+  std::string name() const {
+    std::uint64_t digest = 0xcbf29ce484222325u;
+    for (const char byte : text_) {
+      digest ^= static_cast<unsigned char>(byte);
+      digest *= 0x100000001b3u;
+    }
+    return std::to_string(digest);
+  }
+
+ private:
+  std::string text_;
+};
+
+std::string user_key(std::uint32_t uid, std::uint32_t gid) {
+  return std::to_string(uid) + "-" + std::to_string(gid);
+}
+
+// The signature of these paths as they are now; nullopt when one is gone.
+std::optional<Signature> sign(int etc_fd, const std::string& key, const std::string& sources) {
+  Signature signature;
+  struct stat facts{};
+  std::size_t start = 0;
+  while (start < sources.size()) {
+    const std::size_t end = std::min(sources.find('\n', start), sources.size());
+    const std::string path = sources.substr(start, end - start);
+    if (::fstatat(etc_fd, path.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
+    signature.add(path, facts);
+    start = end + 1;
+  }
+  struct stat user{};
+  signature.add(key + " " CAISSON_VERSION, user);
+  return signature;
+}
+
+class Builder {
+ public:
+  Builder(int etc_fd, int target_fd) : etc_fd_(etc_fd), target_fd_(target_fd) { sources_ = ".\n"; }
+
+  Status build(const HostUser& user) {
+    for (const GeneratedFile& file : host_files(kDefaultHostname, kNoMachine, user)) {
+      const std::string name = file.path.substr(sizeof "/etc/" - 1);
+      if (S_ISLNK(file.mode)) {
+        if (::symlinkat(file.contents.c_str(), target_fd_, name.c_str()) != 0)
+          return fail_errno("symlink " + name);
+      } else {
+        TRY(write(target_fd_, name, file.mode, file.contents));
+      }
+    }
+    TRY_ASSIGN(const std::vector<HostEtcEntry> entries, open_host_etc(etc_fd_));
+    for (const HostEtcEntry& entry : entries) {
+      sources_ += entry.path + "\n";
+      const std::size_t slash = entry.path.rfind('/');
+      Fd parent(::openat(target_fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (!parent.valid()) return fail_errno("open the target");
+      if (slash != std::string::npos) {
+        TRY_ASSIGN(parent, make_path(entry.path.substr(0, slash)));
+      }
+      const std::string leaf = entry.path.substr(slash == std::string::npos ? 0 : slash + 1);
+      if (entry.kind == HostEtcKind::kLink) {
+        // A generated file of that name stays.
+        if (::symlinkat(entry.target.c_str(), parent.get(), leaf.c_str()) != 0 && errno != EEXIST)
+          return fail_errno("symlink " + entry.path);
+      } else if (entry.kind == HostEtcKind::kFile) {
+        TRY(copy_file(entry.fd.get(), parent.get(), leaf));
+      } else {
+        TRY(copy_tree(entry.fd.get(), parent.get(), leaf, entry.path, 0));
+      }
+    }
+    return {};
+  }
+
+  const std::string& sources() const { return sources_; }
+
+ private:
+  Result<Fd> make_path(const std::string& path) {
+    Fd at(::openat(target_fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    std::size_t start = 0;
+    while (start < path.size()) {
+      const std::size_t end = std::min(path.find('/', start), path.size());
+      const std::string name = path.substr(start, end - start);
+      if (::mkdirat(at.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
+        return fail_errno("mkdir " + path);
+      TRY_ASSIGN(at, open_directory_at(at.get(), name));
+      if (::fchmod(at.get(), 0755) != 0) return fail_errno("chmod " + path);
+      start = end + 1;
+    }
+    return at;
+  }
+
+  Status write(int directory_fd, const std::string& name, mode_t mode, std::string_view contents) {
+    const Fd file(::openat(directory_fd, name.c_str(),
+                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file.valid()) return fail_errno("create " + name);
+    if (::write(file.get(), contents.data(), contents.size()) !=
+        static_cast<ssize_t>(contents.size()))
+      return fail_errno("write " + name);
+    if (::fchmod(file.get(), mode & 0777) != 0) return fail_errno("chmod " + name);
+    return {};
+  }
+
+  Status copy_file(int source_fd, int directory_fd, const std::string& name) {
+    const std::string path = "/proc/self/fd/" + std::to_string(source_fd);
+    const Fd source(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!source.valid()) return fail_errno("open " + name);
+    struct stat facts{};
+    if (::fstat(source.get(), &facts) != 0) return fail_errno("stat " + name);
+    if (!S_ISREG(facts.st_mode) || facts.st_size > kMaxFile) return {};
+    const Fd target(::openat(directory_fd, name.c_str(),
+                             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!target.valid()) {
+      if (errno == EEXIST) return {};  // generated
+      return fail_errno("create " + name);
+    }
+    for (off_t left = facts.st_size; left > 0;) {
+      const ssize_t sent =
+          ::sendfile(target.get(), source.get(), nullptr, static_cast<std::size_t>(left));
+      if (sent < 0) return fail_errno("copy " + name);
+      if (sent == 0) break;
+      left -= sent;
+    }
+    if (::fchmod(target.get(), facts.st_mode & 0555 ? 0444 | (facts.st_mode & 0111) : 0444) != 0)
+      return fail_errno("chmod " + name);
+    return {};
+  }
+
+  Status copy_tree(int source_fd, int parent_fd, const std::string& leaf, const std::string& path,
+                   int depth) {
+    if (depth > kMaxDepth) return {};
+    if (::mkdirat(parent_fd, leaf.c_str(), 0755) != 0 && errno != EEXIST)
+      return fail_errno("mkdir " + path);
+    TRY_ASSIGN(const Fd target, open_directory_at(parent_fd, leaf));
+    if (::fchmod(target.get(), 0755) != 0) return fail_errno("chmod " + path);
+    const Fd listing(::openat(source_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!listing.valid()) return fail_errno("open " + path);
+    TRY_ASSIGN(const std::vector<std::string> names, list_directory(listing.get()));
+    for (const std::string& name : names) {
+      const Fd entry(::openat(listing.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+      struct stat facts{};
+      if (!entry.valid() || ::fstat(entry.get(), &facts) != 0) continue;
+      if (S_ISLNK(facts.st_mode)) {
+        char link[4096];
+        const ssize_t length = ::readlinkat(entry.get(), "", link, sizeof link - 1);
+        if (length <= 0) continue;
+        link[length] = '\0';
+        if (::symlinkat(link, target.get(), name.c_str()) != 0 && errno != EEXIST)
+          return fail_errno("symlink " + path + "/" + name);
+      } else if ((facts.st_mode & S_IROTH) == 0 || looks_secret(name)) {
+        continue;  // the same rules below as above
+      } else if (S_ISREG(facts.st_mode)) {
+        TRY(copy_file(entry.get(), target.get(), name));
+      } else if (S_ISDIR(facts.st_mode)) {
+        sources_ += path + "/" + name + "\n";
+        TRY(copy_tree(entry.get(), target.get(), name, path + "/" + name, depth + 1));
+      }
+    }
+    return {};
+  }
+
+  int etc_fd_, target_fd_;
+  std::string sources_;
+};
+
+}  // namespace
+
+Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint32_t gid) {
+  const Fd etc(::open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!etc.valid()) return fail_errno("open /etc");
+  const std::string key = user_key(uid, gid);
+  const std::string list = "sources-" + key;
+  const auto open_kept = [&](int folder_fd, const std::string& sources) -> Fd {
+    const auto signature = sign(etc.get(), key, sources);
+    if (!signature) return {};
+    return Fd(::openat(folder_fd, signature->name().c_str(),
+                       O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  };
+  TRY_ASSIGN(const Fd folder, open_or_make_directory_at(run_directory_fd, kFolder));
+  if (const auto sources = sys::read_file(folder.get(), list, kMaxSources)) {
+    if (Fd kept = open_kept(folder.get(), *sources); kept.valid()) return kept;
+  }
+  const std::string beside = "new-" + std::to_string(::getpid());
+  TRY(remove_tree_at(folder.get(), beside));
+  if (::mkdirat(folder.get(), beside.c_str(), 0755) != 0) return fail_errno("mkdir etc");
+  const auto make = [&]() -> Result<Fd> {
+    TRY_ASSIGN(const Fd target, open_directory_at(folder.get(), beside));
+    if (::fchmod(target.get(), 0755) != 0) return fail_errno("chmod etc");
+    Builder builder(etc.get(), target.get());
+    TRY(builder.build({.uid = uid, .gid = gid}));
+    const auto signature = sign(etc.get(), key, builder.sources());
+    if (!signature) return fail(Error{Code::kAborted, "/etc changed while it was looked through"});
+    // Another process may have made the same meanwhile; its directory is as good.
+    if (::renameat(folder.get(), beside.c_str(), folder.get(), signature->name().c_str()) != 0 &&
+        errno != EEXIST && errno != ENOTEMPTY)
+      return fail_errno("rename etc");
+    TRY(replace_file_at(folder.get(), list, builder.sources()));
+    Fd kept = open_kept(folder.get(), builder.sources());
+    if (!kept.valid()) return fail_errno("open the kept etc");
+    return kept;
+  };
+  auto made = make();
+  (void)remove_tree_at(folder.get(), beside);
+  return made;
+}
+
+}  // namespace caisson::image

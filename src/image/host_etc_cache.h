@@ -1,0 +1,25 @@
+// The `host` image's /etc as one directory, made once and shown read-only to every sandbox.
+//
+// Writing some twenty files and looking through the host's /etc takes longer than the rest of a
+// sandbox's root. What comes out is the same each time until the host's own files change, so it is
+// kept under RUN/etc by a name that is a digest of everything it was made from: the ids of the
+// command's user, and inode, size and change time of each source and of every directory that was
+// looked through. A directory that is there is complete (made beside, then renamed) and never
+// changes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "image/host_etc.h"
+
+namespace caisson::image {
+
+// The host name and machine id that the kept files carry; a sandbox with others covers those files.
+inline constexpr const char* kDefaultHostname = "sandbox";
+
+// The directory (O_PATH) for a command that runs as this user, made where it is missing.
+Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint32_t gid);
+
+}  // namespace caisson::image
