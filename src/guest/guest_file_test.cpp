@@ -1,0 +1,628 @@
+// Files, watches, connections, metrics and control, through the real guest.
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "guest/guest_harness.h"
+
+namespace caisson::guest::testing {
+namespace {
+
+using proto::ControlOperation;
+using proto::FileOperation;
+using proto::FileType;
+using proto::WatchEvent;
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/caisson-files-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    root_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  static Fields operation(FileOperation operation, const std::string& path) {
+    return Fields()
+        .put_u8(Tag::kOperation, static_cast<std::uint8_t>(operation))
+        .put(Tag::kPath, path);
+  }
+  Seen run(const Fields& fields) { return guest_.finish_stream(guest_.open(Kind::kFile, fields)); }
+  Seen run(FileOperation op, const std::string& path) { return run(operation(op, path)); }
+  Seen write(const Fields& fields, const std::string& bytes) {
+    const std::uint32_t stream = guest_.open(Kind::kFile, fields);
+    std::uint64_t sent = 0;
+    while (sent < bytes.size()) {
+      const std::string_view chunk = std::string_view(bytes).substr(sent, 32 * 1024);
+      if (!guest_.until([&] {
+            return guest_.seen(stream).close ||
+                   sent + chunk.size() <= proto::kInitialCredit + guest_.seen(stream).input_granted;
+          }))
+        break;
+      if (guest_.seen(stream).close) break;
+      guest_.data(stream, chunk);
+      sent += chunk.size();
+    }
+    guest_.finish(stream);
+    return guest_.finish_stream(stream);
+  }
+  Seen write(const std::string& path, const std::string& bytes) {
+    return write(operation(FileOperation::kWrite, path), bytes);
+  }
+  std::string contents(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  GuestProcess guest_;
+  std::string root_;
+};
+
+TEST_F(Files, WriteAndReadBack) {
+  std::string bytes(3'000'000, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 1000);
+  const Seen written = write(root_ + "/big", bytes);
+  EXPECT_EQ(written.error_text(), "");
+  EXPECT_EQ(written.event(0).number(Tag::kSize).value(), bytes.size());
+  EXPECT_EQ(contents(root_ + "/big"), bytes);
+  const Seen read = run(FileOperation::kRead, root_ + "/big");
+  EXPECT_EQ(read.output, bytes);
+  EXPECT_EQ(read.event(0).number(Tag::kSize).value(), bytes.size());
+  const Seen part = run(operation(FileOperation::kRead, root_ + "/big")
+                            .put_u64(Tag::kOffset, 1000)
+                            .put_u64(Tag::kSize, 50'000));
+  EXPECT_EQ(part.output, bytes.substr(1000, 50'000));
+}
+
+TEST_F(Files, WriteTruncatesAppendsOrRefuses) {
+  write(root_ + "/f", "long contents");
+  write(root_ + "/f", "ab");
+  EXPECT_EQ(contents(root_ + "/f"), "ab");
+  write(operation(FileOperation::kWrite, root_ + "/f").put_u8(Tag::kAppend, 1), "cd");
+  EXPECT_EQ(contents(root_ + "/f"), "abcd");
+  const Seen refused =
+      write(operation(FileOperation::kWrite, root_ + "/f").put_u8(Tag::kExclusive, 1), "x");
+  EXPECT_EQ(refused.end().number(Tag::kErrorErrno).value(), static_cast<std::uint64_t>(EEXIST));
+  EXPECT_EQ(contents(root_ + "/f"), "abcd");
+}
+
+TEST_F(Files, WriteSetsTheModeAndMakesParents) {
+  write(operation(FileOperation::kWrite, root_ + "/a/b/f")
+            .put_u32(Tag::kMode, 0751)
+            .put_u8(Tag::kRecursive, 1),
+        "x");
+  struct stat status{};
+  ASSERT_EQ(::stat((root_ + "/a/b/f").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0751u);
+  EXPECT_EQ(write(operation(FileOperation::kWrite, root_ + "/g").put_u32(Tag::kMode, 04755), "x")
+                .error_text(),
+            "write " + root_ + "/g: the mode is above 0777");
+}
+
+TEST_F(Files, AtomicWriteReplacesAtTheEndAlone) {
+  write(root_ + "/f", "old");
+  ::chmod((root_ + "/f").c_str(), 0640);
+  const std::uint32_t stream = guest_.open(
+      Kind::kFile, operation(FileOperation::kWrite, root_ + "/f").put_u8(Tag::kAtomic, 1));
+  guest_.data(stream, "new");
+  EXPECT_EQ(run(FileOperation::kRead, root_ + "/f").output, "old");
+  guest_.finish(stream);
+  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "");
+  EXPECT_EQ(contents(root_ + "/f"), "new");
+  struct stat status{};
+  ASSERT_EQ(::stat((root_ + "/f").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0640u);
+}
+
+TEST_F(Files, ACancelledAtomicWriteLeavesNothing) {
+  write(root_ + "/f", "old");
+  const std::uint32_t stream = guest_.open(
+      Kind::kFile, operation(FileOperation::kWrite, root_ + "/f").put_u8(Tag::kAtomic, 1));
+  guest_.data(stream, "half");
+  guest_.cancel(stream);
+  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "cancelled by the peer");
+  EXPECT_EQ(contents(root_ + "/f"), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root_), {}), 1);
+}
+
+TEST_F(Files, AppendAndAtomicExcludeEachOther) {
+  EXPECT_EQ(write(operation(FileOperation::kWrite, root_ + "/f")
+                      .put_u8(Tag::kAtomic, 1)
+                      .put_u8(Tag::kAppend, 1),
+                  "x")
+                .error_text(),
+            "write " + root_ + "/f: append and atomic exclude each other");
+}
+
+TEST_F(Files, OnlyRegularFilesAreOpened) {
+  ASSERT_EQ(::mkfifo((root_ + "/fifo").c_str(), 0666), 0);
+  EXPECT_EQ(run(FileOperation::kRead, root_ + "/fifo").error_text(),
+            root_ + "/fifo is not a regular file");
+  EXPECT_EQ(run(FileOperation::kRead, "/dev/zero").error_text(), "/dev/zero is not a regular file");
+  EXPECT_EQ(run(FileOperation::kRead, root_).error_text(), root_ + " is not a regular file");
+  EXPECT_NE(write(root_ + "/fifo", "x").error_text(), "");
+  EXPECT_NE(write(operation(FileOperation::kWrite, root_ + "/fifo").put_u8(Tag::kAtomic, 1), "x")
+                .error_text(),
+            "");
+}
+
+TEST_F(Files, PathsAreChecked) {
+  for (const std::string& path :
+       {std::string("relative"), std::string(), std::string(5000, '/'), std::string("/a\0b", 4)})
+    EXPECT_EQ(run(FileOperation::kStat, path).error_text(),
+              "file: a path is absolute, shorter than 4096 bytes and has no zero byte");
+  EXPECT_EQ(run(Fields().put_u8(Tag::kOperation, 99).put(Tag::kPath, "/")).error_text(),
+            "file: operation 99, allowed are 1 to 15");
+  EXPECT_EQ(run(Fields().put(Tag::kPath, "/")).error_text(), "fields: tag 64 is missing");
+}
+
+TEST_F(Files, Stat) {
+  write(root_ + "/f", "12345");
+  ASSERT_EQ(::symlink("f", (root_ + "/link").c_str()), 0);
+  const Seen file = run(FileOperation::kStat, root_ + "/link");
+  EXPECT_EQ(file.event(0).number(Tag::kFileType).value(),
+            static_cast<std::uint64_t>(FileType::kRegular));
+  EXPECT_EQ(file.event(0).number(Tag::kSize).value(), 5u);
+  EXPECT_EQ(file.event(0).number(Tag::kMode).value(), 0644u);
+  EXPECT_EQ(file.event(0).text(Tag::kUserName).value(), "root");
+  const Seen link = run(operation(FileOperation::kStat, root_ + "/link").put_u8(Tag::kFollow, 0));
+  EXPECT_EQ(link.event(0).number(Tag::kFileType).value(),
+            static_cast<std::uint64_t>(FileType::kSymlink));
+  EXPECT_EQ(link.event(0).text(Tag::kTarget).value(), "f");
+  EXPECT_EQ(run(FileOperation::kStat, root_ + "/absent").end().number(Tag::kErrorErrno).value(),
+            static_cast<std::uint64_t>(ENOENT));
+  EXPECT_EQ(run(FileOperation::kExists, root_ + "/f").error_text(), "");
+  EXPECT_NE(run(FileOperation::kExists, root_ + "/absent").error_text(), "");
+}
+
+TEST_F(Files, ListGoesAsDeepAsAsked) {
+  std::filesystem::create_directories(root_ + "/a/b/c");
+  write(root_ + "/a/f", "1");
+  const auto names = [&](std::uint32_t depth) {
+    std::vector<std::string> out;
+    const Seen seen = run(operation(FileOperation::kList, root_).put_u32(Tag::kDepth, depth));
+    for (std::size_t i = 0; i < seen.events.size(); ++i)
+      out.emplace_back(seen.event(i).text(Tag::kName).value());
+    std::ranges::sort(out);
+    return out;
+  };
+  EXPECT_EQ(names(1), (std::vector<std::string>{"a"}));
+  EXPECT_EQ(names(2), (std::vector<std::string>{"a", "a/b", "a/f"}));
+  EXPECT_EQ(names(64), (std::vector<std::string>{"a", "a/b", "a/b/c", "a/f"}));
+  EXPECT_EQ(run(operation(FileOperation::kList, root_).put_u32(Tag::kDepth, 0)).error_text(),
+            "list " + root_ + ": depth 0, allowed are 1 to 64");
+}
+
+TEST_F(Files, AListingOfManyEntriesDoesNotHoldUpACommand) {
+  for (int i = 0; i < 5000; ++i) std::ofstream(root_ + "/" + std::to_string(i));
+  const std::uint32_t list = guest_.open(Kind::kFile, operation(FileOperation::kList, root_));
+  EXPECT_EQ(guest_.run("echo ok").output, "ok\n");
+  EXPECT_EQ(guest_.finish_stream(list).events.size(), 5000u);
+}
+
+TEST_F(Files, RemoveTakesDeepTrees) {
+  // Deeper than descriptors or a path's length allow.
+  std::string step = std::string(200, 'd');
+  {
+    Fd current(::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ::mkdirat(current.get(), "top", 0755);
+    current = Fd(::openat(current.get(), "top", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (int i = 0; i < 1500; ++i) {
+      ASSERT_EQ(::mkdirat(current.get(), step.c_str(), 0755), 0);
+      Fd file(::openat(current.get(), "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+      current = Fd(::openat(current.get(), step.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    }
+  }
+  EXPECT_EQ(run(FileOperation::kRemove, root_ + "/top").end().number(Tag::kErrorErrno).value(),
+            static_cast<std::uint64_t>(ENOTEMPTY));
+  const Seen removed =
+      run(operation(FileOperation::kRemove, root_ + "/top").put_u8(Tag::kRecursive, 1));
+  EXPECT_EQ(removed.error_text(), "");
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/top"));
+}
+
+TEST_F(Files, RemoveDoesNotFollowLinks) {
+  std::filesystem::create_directories(root_ + "/kept");
+  write(root_ + "/kept/f", "x");
+  std::filesystem::create_directories(root_ + "/tree");
+  ASSERT_EQ(::symlink("../kept", (root_ + "/tree/link").c_str()), 0);
+  EXPECT_EQ(run(operation(FileOperation::kRemove, root_ + "/tree").put_u8(Tag::kRecursive, 1))
+                .error_text(),
+            "");
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/kept/f"));
+  EXPECT_NE(run(FileOperation::kRemove, root_ + "/tree").error_text(), "");
+}
+
+TEST_F(Files, DirectoriesLinksAndNames) {
+  EXPECT_NE(run(FileOperation::kMakeDir, root_ + "/x/y").error_text(), "");
+  EXPECT_EQ(run(operation(FileOperation::kMakeDir, root_ + "/x/y").put_u8(Tag::kRecursive, 1))
+                .error_text(),
+            "");
+  EXPECT_EQ(run(operation(FileOperation::kMakeDir, root_ + "/x/y").put_u8(Tag::kRecursive, 1))
+                .error_text(),
+            "");
+  EXPECT_NE(run(FileOperation::kMakeDir, root_ + "/x").error_text(), "");
+  EXPECT_EQ(
+      run(operation(FileOperation::kSymlink, root_ + "/l").put(Tag::kTarget, "x")).error_text(),
+      "");
+  EXPECT_EQ(run(FileOperation::kReadlink, root_ + "/l").event(0).text(Tag::kTarget).value(), "x");
+  EXPECT_NE(run(FileOperation::kReadlink, root_ + "/x").error_text(), "");
+  EXPECT_EQ(run(operation(FileOperation::kSymlink, root_ + "/m").put(Tag::kTarget, ""))
+                .end()
+                .number(Tag::kErrorCode)
+                .value(),
+            static_cast<std::uint64_t>(Code::kInvalidArgument));
+  EXPECT_EQ(run(operation(FileOperation::kRename, root_ + "/l").put(Tag::kTarget, root_ + "/n"))
+                .error_text(),
+            "");
+  const Seen refused = run(operation(FileOperation::kRename, root_ + "/n")
+                               .put(Tag::kTarget, root_ + "/x")
+                               .put_u8(Tag::kExclusive, 1));
+  EXPECT_EQ(refused.end().number(Tag::kErrorErrno).value(), static_cast<std::uint64_t>(EEXIST));
+}
+
+TEST_F(Files, ModeOwnerTimesAndAttributes) {
+  const std::string path = root_ + "/f";
+  write(path, "x");
+  EXPECT_EQ(run(operation(FileOperation::kChmod, path).put_u32(Tag::kMode, 0600)).error_text(), "");
+  EXPECT_EQ(run(operation(FileOperation::kChmod, path).put_u32(Tag::kMode, 010000)).error_text(),
+            "chmod " + path + ": the mode is above 07777");
+  // No set-id bits through here, whoever asks.
+  EXPECT_NE(run(operation(FileOperation::kChmod, path).put_u32(Tag::kMode, 04755)).error_text(),
+            "");
+  EXPECT_EQ(run(operation(FileOperation::kChown, path).put_u32(Tag::kGid, 0)).error_text(), "");
+  EXPECT_NE(run(operation(FileOperation::kChown, path).put_u32(Tag::kUid, 12345)).error_text(), "");
+  EXPECT_EQ(run(operation(FileOperation::kSetTimes, path)
+                    .put_u64(Tag::kMtimeNs, 1'700'000'000'123'456'789))
+                .error_text(),
+            "");
+  const Seen seen = run(FileOperation::kStat, path);
+  EXPECT_EQ(seen.event(0).number(Tag::kMtimeNs).value(), 1'700'000'000'123'456'789u);
+  EXPECT_EQ(seen.event(0).number(Tag::kMode).value(), 0600u);
+  EXPECT_EQ(run(operation(FileOperation::kSetXattr, path)
+                    .put(Tag::kXattrName, "trusted.x")
+                    .put(Tag::kXattrValue, "v"))
+                .end()
+                .number(Tag::kErrorCode)
+                .value(),
+            static_cast<std::uint64_t>(Code::kInvalidArgument));
+  const Seen set = run(operation(FileOperation::kSetXattr, path)
+                           .put(Tag::kXattrName, "user.x")
+                           .put(Tag::kXattrValue, std::string("v\0w", 3)));
+  const Seen get = run(operation(FileOperation::kGetXattr, path).put(Tag::kXattrName, "user.x"));
+  if (set.error_text().empty()) {
+    EXPECT_EQ(get.event(0).text(Tag::kXattrValue).value(), std::string("v\0w", 3));
+  } else {  // this file system has none
+    EXPECT_EQ(set.end().number(Tag::kErrorErrno).value(), static_cast<std::uint64_t>(EOPNOTSUPP));
+    EXPECT_NE(get.error_text(), "");
+  }
+}
+
+TEST_F(Files, PermissionsAreThoseOfTheUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root has more than one id to give";
+  ::chmod(root_.c_str(), 0755);
+  write(root_ + "/secret", "x");
+  ::chmod((root_ + "/secret").c_str(), 0600);
+  const auto denied = [&](Fields fields) {
+    return run(fields.put(Tag::kUser, "nobody")).end().number_or_none(Tag::kErrorErrno);
+  };
+  EXPECT_EQ(denied(operation(FileOperation::kRead, root_ + "/secret")),
+            static_cast<std::uint64_t>(EACCES));
+  EXPECT_EQ(denied(operation(FileOperation::kRemove, root_ + "/secret")),
+            static_cast<std::uint64_t>(EACCES));
+  EXPECT_EQ(denied(operation(FileOperation::kWrite, root_ + "/new")),
+            static_cast<std::uint64_t>(EACCES));
+  EXPECT_EQ(denied(operation(FileOperation::kRead, "/etc/shadow")),
+            static_cast<std::uint64_t>(EACCES));
+}
+
+TEST_F(Files, InputBeyondTheCreditEndsTheStream) {
+  const std::uint32_t stream = guest_.open(Kind::kFile, operation(FileOperation::kStat, "/"));
+  for (int i = 0; i < 5; ++i) guest_.data(stream, std::string(proto::kMaxPayload, 'x'));
+  const std::string error = guest_.finish_stream(stream).error_text();
+  EXPECT_TRUE(error.empty() || error == "stream: 65536 bytes of input, the credit is 0") << error;
+  EXPECT_EQ(guest_.run("echo ok").output, "ok\n");
+}
+
+TEST_F(Files, AWorkerThatIsKilledIsTold) {
+  const std::uint32_t stream =
+      guest_.open(Kind::kFile, operation(FileOperation::kWrite, root_ + "/f"));
+  guest_.data(stream, "x");
+  // The worker is the guest's only child.
+  std::string child;
+  const std::string list = "/proc/" + std::to_string(guest_.pid()) + "/task/" +
+                           std::to_string(guest_.pid()) + "/children";
+  ASSERT_TRUE(guest_.until(
+      [&] {
+        std::ifstream(list) >> child;
+        return !child.empty();
+      },
+      std::chrono::seconds(5)));
+  ASSERT_EQ(::kill(std::stoi(child), SIGKILL), 0);
+  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "the worker ended early, by signal 9");
+}
+
+class Watch : public Files {
+ protected:
+  std::uint32_t start(bool recursive) {
+    Fields fields;
+    fields.put(Tag::kPath, root_).put_u8(Tag::kRecursive, recursive ? 1 : 0);
+    const std::uint32_t stream = guest_.open(Kind::kWatch, fields);
+    EXPECT_TRUE(wait_for(stream, WatchEvent::kArmed, root_));
+    return stream;
+  }
+  bool has(std::uint32_t stream, WatchEvent event, const std::string& path,
+           const std::string& target) {
+    const Seen& seen = guest_.seen(stream);
+    for (std::size_t i = 0; i < seen.events.size(); ++i) {
+      const proto::FieldReader fields = seen.event(i);
+      if (fields.number(Tag::kWatchEvent).value() == static_cast<std::uint64_t>(event) &&
+          fields.text(Tag::kPath).value() == path &&
+          (target.empty() || fields.text(Tag::kTarget).value() == target))
+        return true;
+    }
+    return false;
+  }
+  bool wait_for(std::uint32_t stream, WatchEvent event, const std::string& path,
+                const std::string& target = {}) {
+    return guest_.until([&] { return has(stream, event, path, target); });
+  }
+};
+
+TEST_F(Watch, TellsWhatHappensInATree) {
+  std::filesystem::create_directories(root_ + "/old");
+  const std::uint32_t stream = start(true);
+  std::ofstream(root_ + "/old/f") << "x";
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kCreated, root_ + "/old/f"));
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kModified, root_ + "/old/f"));
+  ::chmod((root_ + "/old/f").c_str(), 0600);
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kAttributes, root_ + "/old/f"));
+  std::filesystem::create_directories(root_ + "/new/deep");
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kCreated, root_ + "/new/deep"));
+  std::filesystem::rename(root_ + "/new", root_ + "/moved");
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kRenamed, root_ + "/new", root_ + "/moved"));
+  std::ofstream(root_ + "/moved/deep/g") << "x";
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kCreated, root_ + "/moved/deep/g"));
+  std::filesystem::remove(root_ + "/moved/deep/g");
+  EXPECT_TRUE(wait_for(stream, WatchEvent::kRemoved, root_ + "/moved/deep/g"));
+  guest_.cancel(stream);
+  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "cancelled by the peer");
+}
+
+TEST_F(Watch, EndsWithItsDirectory) {
+  std::filesystem::create_directories(root_ + "/w");
+  Fields fields;
+  fields.put(Tag::kPath, root_ + "/w");
+  const std::uint32_t stream = guest_.open(Kind::kWatch, fields);
+  ASSERT_TRUE(wait_for(stream, WatchEvent::kArmed, root_ + "/w"));
+  std::filesystem::remove(root_ + "/w");
+  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "");
+  EXPECT_TRUE(has(stream, WatchEvent::kRemoved, root_ + "/w", {}));
+}
+
+TEST_F(Watch, OverflowIsTold) {
+  for (int i = 0; i < 4200; ++i) std::filesystem::create_directory(root_ + "/" + std::to_string(i));
+  const std::uint32_t stream = start(true);
+  bool overflow = false;
+  for (std::size_t i = 0; i < guest_.seen(stream).events.size(); ++i)
+    overflow |= guest_.seen(stream).event(i).number(Tag::kWatchEvent).value() ==
+                static_cast<std::uint64_t>(WatchEvent::kOverflow);
+  EXPECT_TRUE(overflow);
+}
+
+TEST_F(Watch, NeedsADirectory) {
+  write(root_ + "/f", "x");
+  const auto error = [&](const std::string& path) {
+    return guest_.finish_stream(guest_.open(Kind::kWatch, Fields().put(Tag::kPath, path)))
+        .error_text();
+  };
+  EXPECT_EQ(error(root_ + "/f"), "watch " + root_ + "/f: Not a directory");
+  EXPECT_EQ(error(root_ + "/g"), "watch " + root_ + "/g: No such file or directory");
+}
+
+// A listener that answers one connection with what `answer` makes of all that came.
+class Server {
+ public:
+  Server(int family, const std::string& path = {}) {
+    socket_ = Fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage address{};
+    socklen_t size = sizeof(sockaddr_in);
+    address.ss_family = static_cast<sa_family_t>(family);
+    if (family == AF_UNIX) {
+      std::strcpy(reinterpret_cast<sockaddr_un&>(address).sun_path, path.c_str());
+      size = sizeof(sockaddr_un);
+    } else if (family == AF_INET6) {
+      reinterpret_cast<sockaddr_in6&>(address).sin6_addr = in6addr_loopback;
+      size = sizeof(sockaddr_in6);
+    } else {
+      reinterpret_cast<sockaddr_in&>(address).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
+    bound_ = ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+             ::listen(socket_.get(), 1) == 0;
+    if (!bound_) return;
+    size = sizeof(address);
+    ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
+    thread_ = std::thread([this] {
+      const Fd peer(::accept(socket_.get(), nullptr, nullptr));
+      std::uint64_t total = 0;
+      char bytes[65536];
+      for (ssize_t count; (count = ::read(peer.get(), bytes, sizeof(bytes))) > 0;)
+        total += static_cast<std::uint64_t>(count);
+      const std::string answer = "took " + std::to_string(total);
+      [[maybe_unused]] const ssize_t sent = ::write(peer.get(), answer.data(), answer.size());
+    });
+  }
+  ~Server() {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+  }
+  bool bound() const { return bound_; }
+  std::uint16_t port() const { return port_; }
+
+ private:
+  Fd socket_;
+  bool bound_ = false;
+  std::uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+class Dial : public Files {
+ protected:
+  Seen talk(const Fields& fields, std::uint64_t bytes) {
+    const std::uint32_t stream = guest_.open(Kind::kDial, fields);
+    const std::string chunk(50'000, 'x');
+    for (std::uint64_t sent = 0; sent < bytes; sent += chunk.size()) {
+      EXPECT_TRUE(guest_.until([&] {
+        return sent + chunk.size() <= proto::kInitialCredit + guest_.seen(stream).input_granted;
+      }));
+      guest_.data(stream, chunk);
+    }
+    guest_.finish(stream);
+    return guest_.finish_stream(stream);
+  }
+};
+
+TEST_F(Dial, BothDirectionsEndByThemselves) {
+  const Server server(AF_INET);
+  ASSERT_TRUE(server.bound());
+  const Seen seen = talk(Fields().put_u32(Tag::kPort, server.port()), 2'000'000);
+  EXPECT_EQ(seen.output, "took 2000000");
+  EXPECT_EQ(seen.error_text(), "");
+  EXPECT_EQ(seen.event(0).text(Tag::kAddress).value(), "127.0.0.1");
+}
+
+TEST_F(Dial, TriesTheOtherLoopbackToo) {
+  const Server server(AF_INET6);
+  if (!server.bound()) GTEST_SKIP() << "this host has no IPv6 loopback";
+  const Seen seen = talk(Fields().put_u32(Tag::kPort, server.port()), 0);
+  EXPECT_EQ(seen.output, "took 0");
+  EXPECT_EQ(seen.event(0).text(Tag::kAddress).value(), "::1");
+}
+
+TEST_F(Dial, UnixSocket) {
+  const Server server(AF_UNIX, root_ + "/s");
+  ASSERT_TRUE(server.bound());
+  EXPECT_EQ(talk(Fields().put(Tag::kPath, root_ + "/s"), 100'000).output, "took 100000");
+}
+
+TEST_F(Dial, RefusalsAreTold) {
+  const auto error = [&](const Fields& fields) {
+    return guest_.finish_stream(guest_.open(Kind::kDial, fields));
+  };
+  const Seen refused = error(Fields().put_u32(Tag::kPort, 1).put(Tag::kAddress, "127.0.0.1"));
+  EXPECT_EQ(refused.error_text(), "connect to port 1 of 127.0.0.1: Connection refused");
+  EXPECT_EQ(refused.end().number(Tag::kErrorErrno).value(),
+            static_cast<std::uint64_t>(ECONNREFUSED));
+  EXPECT_EQ(error(Fields().put(Tag::kPath, root_ + "/none")).end().number(Tag::kErrorErrno).value(),
+            static_cast<std::uint64_t>(ENOENT));
+  EXPECT_EQ(error(Fields()).error_text(), "dial: either a port or a path is needed");
+  EXPECT_EQ(error(Fields().put_u32(Tag::kPort, 70000)).error_text(),
+            "dial: port 70000, allowed are 1 to 65535");
+  EXPECT_EQ(error(Fields().put_u32(Tag::kPort, 1).put(Tag::kAddress, "192.0.2.1")).error_text(),
+            "dial: allowed addresses are 127.0.0.1 and ::1");
+  EXPECT_EQ(error(Fields().put(Tag::kPath, std::string(200, '/'))).error_text(),
+            "dial: the path of a unix socket is absolute, shorter than 108 bytes and has no zero "
+            "byte");
+}
+
+TEST_F(Dial, CanBeCancelled) {
+  const Server server(AF_INET);
+  const std::uint32_t stream =
+      guest_.open(Kind::kDial, Fields().put_u32(Tag::kPort, server.port()));
+  ASSERT_TRUE(guest_.until([&] { return !guest_.seen(stream).events.empty(); }));
+  guest_.cancel(stream);
+  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "cancelled by the peer");
+}
+
+TEST_F(Files, Metrics) {
+  const Seen seen = guest_.finish_stream(guest_.open(Kind::kMetrics, Fields()));
+  const proto::FieldReader fields = seen.event(0);
+  const std::vector<std::string_view> names = fields.all(Tag::kMetricName);
+  EXPECT_EQ(names.size(), fields.all(Tag::kMetricValue).size());
+  for (const std::string_view name : {"cpu_count", "memory_total", "processes", "disk_total",
+                                      "disk_used", "inodes_total", "uptime_ms"})
+    EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+}
+
+class Control : public Files {
+ protected:
+  std::uint32_t ask(ControlOperation operation, Fields fields = {}) {
+    return guest_.open(Kind::kControl,
+                       fields.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(operation)));
+  }
+};
+
+TEST_F(Control, Ping) {
+  EXPECT_EQ(guest_.finish_stream(ask(ControlOperation::kPing)).error_text(), "");
+}
+
+TEST_F(Control, ListsProcesses) {
+  const std::uint32_t sleeper = guest_.exec({"sleep", "98765"});
+  ASSERT_TRUE(guest_.wait_started(sleeper));
+  const std::uint64_t pid = guest_.seen(sleeper).event(0).number(Tag::kStarted).value();
+  const Seen seen = guest_.finish_stream(ask(ControlOperation::kListProcesses));
+  bool found = false;
+  for (std::size_t i = 0; i < seen.events.size(); ++i) {
+    const proto::FieldReader fields = seen.event(i);
+    if (fields.number(Tag::kPid).value() != pid) continue;
+    found = true;
+    EXPECT_EQ(fields.number(Tag::kParentPid).value(), static_cast<std::uint64_t>(guest_.pid()));
+    EXPECT_EQ(fields.text(Tag::kName).value(), "sleep");
+    EXPECT_EQ(fields.text(Tag::kCommandLine).value(), std::string_view("sleep\0"
+                                                                       "98765\0",
+                                                                       12));
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(Control, WhatNeedsAnOwnKernelIsUnimplemented) {
+  for (const ControlOperation operation :
+       {ControlOperation::kSetTime, ControlOperation::kCloseConnections, ControlOperation::kReseed,
+        static_cast<ControlOperation>(77)})
+    EXPECT_EQ(guest_.finish_stream(ask(operation)).end().number(Tag::kErrorCode).value(),
+              static_cast<std::uint64_t>(Code::kUnimplemented));
+}
+
+TEST_F(Control, ShutdownLetsCommandsEnd) {
+  const std::uint32_t stream = guest_.shell(
+      "trap 'echo bye; exit 7' TERM; echo ready; "
+      "while :; do sleep 0.02; done");
+  ASSERT_TRUE(guest_.until([&] { return guest_.seen(stream).output == "ready\n"; }));
+  const std::uint32_t control =
+      ask(ControlOperation::kShutdown, Fields().put_u32(Tag::kTimeLimitMs, 10'000));
+  EXPECT_EQ(guest_.finish_stream(control).error_text(), "");
+  EXPECT_EQ(guest_.seen(stream).output, "ready\nbye\n");
+  EXPECT_EQ(guest_.seen(stream).exit_code(), 7u);
+  EXPECT_EQ(guest_.wait(), 0);
+}
+
+TEST_F(Control, ShutdownWithoutGraceEndsAtOnce) {
+  const std::uint32_t stream = guest_.shell("trap '' TERM; echo $$; while :; do sleep 1; done");
+  ASSERT_TRUE(guest_.until([&] { return guest_.seen(stream).output.ends_with('\n'); }));
+  EXPECT_EQ(guest_.finish_stream(ask(ControlOperation::kShutdown)).error_text(), "");
+  EXPECT_EQ(guest_.wait(), 0);
+  const pid_t pid = std::stoi(guest_.seen(stream).output);
+  const auto end = std::chrono::steady_clock::now() + kDeadline;
+  while (::kill(pid, 0) == 0 && std::chrono::steady_clock::now() < end) ::usleep(1000);
+  EXPECT_EQ(::kill(pid, 0), -1);
+}
+
+TEST_F(Control, ShutdownHasALimitAndBeginsOnce) {
+  EXPECT_EQ(guest_
+                .finish_stream(
+                    ask(ControlOperation::kShutdown, Fields().put_u32(Tag::kTimeLimitMs, 60'001)))
+                .error_text(),
+            "shutdown: 60001 ms of grace, at most 60000 are allowed");
+  const std::uint32_t stubborn =
+      guest_.shell("trap '' TERM; echo ready; while :; do sleep 1; done");
+  ASSERT_TRUE(guest_.until([&] { return guest_.seen(stubborn).output == "ready\n"; }));
+  ask(ControlOperation::kShutdown, Fields().put_u32(Tag::kTimeLimitMs, 5'000));
+  EXPECT_EQ(guest_.finish_stream(ask(ControlOperation::kShutdown)).error_text(),
+            "shutdown: it has begun already");
+}
+
+}  // namespace
+}  // namespace caisson::guest::testing
