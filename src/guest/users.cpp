@@ -114,6 +114,11 @@ std::string quoted(std::string_view text) {
 }  // namespace
 
 Result<Account> resolve_user(std::string_view user, int root_fd) {
+  return resolve_user(user, {[root_fd] { return read_account_file(root_fd, "passwd"); },
+                             [root_fd] { return read_account_file(root_fd, "group"); }});
+}
+
+Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
   const std::size_t colon = user.find(':');
   std::string_view name = user.substr(0, colon);
   const std::string_view group =
@@ -126,7 +131,7 @@ Result<Account> resolve_user(std::string_view user, int root_fd) {
 
   Account account;
   const std::optional<std::uint32_t> uid = parse_id(name);
-  Result<std::string> passwd = read_account_file(root_fd, "passwd");
+  Result<std::string> passwd = files.passwd();
   if (uid) {
     account.uid = *uid;
     account.gid = *uid;
@@ -143,7 +148,7 @@ Result<Account> resolve_user(std::string_view user, int root_fd) {
   const bool memberships = !uid;
   if (!group_by_name && !memberships) return account;
 
-  Result<std::string> groups = read_account_file(root_fd, "group");
+  Result<std::string> groups = files.group();
   if (!groups) {
     if (group_by_name) return fail(std::move(groups).error().with("group " + quoted(group)));
     return account;  // a user who is in no group

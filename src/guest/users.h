@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,15 @@ struct Account {
 inline constexpr std::size_t kMaxAccountFile = 1024 * 1024;
 inline constexpr std::size_t kMaxSupplementaryGroups = 64;
 
+// The texts of both files, read when they are first needed.
+struct AccountFiles {
+  std::function<Result<std::string>()> passwd, group;
+};
+
 // `user` empty means uid 0. A numeric user without an entry and without a group has the group of
 // the same number.
+Result<Account> resolve_user(std::string_view user, const AccountFiles& files);
+// The same, from /etc below `root_fd`.
 Result<Account> resolve_user(std::string_view user, int root_fd);
 
 // The names of these ids; empty where there is no entry.
