@@ -129,8 +129,8 @@ Status copy_in(Connection& connection, const HostPath& source, const std::string
   // host file that we may not read fails here again, with the same words.
   static_cast<void>(client.settle());
   FileClient as_root(connection, "0");
-  const auto by_root = copy_as(as_root, source, place, 0777);
-  if (by_root.has_value()) return {};
+  auto by_root = copy_as(as_root, source, place, 0777);
+  if (by_root.has_value() || by_root.error().code() != Code::kPermissionDenied) return by_root;
   return copied;
 }
 

@@ -77,7 +77,8 @@ Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   // What the test build leaves out, and where it fails on purpose.
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT="))
+    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=") ||
+        text.starts_with("CAISSON_TIMINGS="))
       environment.push_back(*entry);
   }
 #endif
@@ -106,13 +107,14 @@ bool may_fork() {
 
 // Nothing of the caller's environment stays in the launcher's and the supervisor's memory.
 void wipe_environment() {
-  static char* nothing[3] = {};
+  static char* nothing[4] = {};
   std::size_t kept = 0;
   for (char** entry = environ; *entry != nullptr; ++entry) {
 #if defined(CAISSON_TEST_SWITCHES)
     const std::string_view text(*entry);
-    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=")) {
-      if (kept < 2) nothing[kept++] = *entry;
+    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=") ||
+        text.starts_with("CAISSON_TIMINGS=")) {
+      if (kept < 3) nothing[kept++] = *entry;
       continue;
     }
 #endif

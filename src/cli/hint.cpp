@@ -14,9 +14,9 @@ namespace {
 // Part of every image, so a host file of that name says nothing.
 bool in_every_image(std::string_view path) {
   for (const std::string_view folder :
-       {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/tmp", "/sys", "/run"})
+       {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys"})
     if (path == folder || policy::is_below(path, folder)) return true;
-  return path == "/";
+  return path == "/" || path == "/tmp" || path == "/run" || path == "/home" || path == "/var";
 }
 
 std::string absolute(const std::string& path) {

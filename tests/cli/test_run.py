@@ -90,8 +90,7 @@ class Run(support.CallerTest):
         # Where the caller has one id alone the image's own shadow is readable: it has no passwords.
         done = self.run_in("--", "cat", "/etc/shadow")
         if done.returncode == 0:
-            self.assertEqual({line.split(":")[0] for line in done.out.splitlines()}, {"root", "user"}, done)
-            self.assertTrue(all(line.split(":")[1] in "*!" for line in done.out.splitlines()), done)
+            self.assertTrue(all(line.split(":")[1] in ("*", "!") for line in done.out.splitlines()), done)
         self.assertEqual(self.run_in("--", "ls", "/home").out.split(), ["user"])
         done = self.run_in("--", "python3", "-c", "import socket; socket.create_connection(('1.1.1.1', 80), 2)")
         self.assertNotEqual(done.returncode, 0)
