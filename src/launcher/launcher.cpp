@@ -25,6 +25,8 @@ namespace {
 constexpr std::string_view kMagic = "CSNPLAN1";
 constexpr std::size_t kOurDescriptors = 3;
 constexpr int kPatienceMs = 5000;
+// More than a supervisor waits for its guest's end and for readers of verdicts.
+constexpr std::uint64_t kSupervisorPatienceUs = 15'000'000;
 
 struct Request {
   wall::Plan plan;
@@ -55,6 +57,7 @@ Result<Request> read_request(int control_fd) {
     TRY_ASSIGN(request.plan.switches, parse_switches(off));
   }
   if (const char* fault = ::getenv("CAISSON_FAULT")) request.plan.fault = fault;
+  if (::getenv("CAISSON_TIMINGS") != nullptr) request.plan.fault = "timings";
 #endif
   return request;
 }
@@ -81,13 +84,15 @@ void tell_failure(int socket_fd, const Error& error) {
   wall::Steps steps(plan.fault);
   auto confined = steps.enter("confine");
   if (confined) confined = (*box)->confine();
+  if (confined) confined = steps.enter("up");
   if (!confined) {
-    tell_failure(control_fd, Error(confined.error()).with("confine"));
+    tell_failure(control_fd, steps.name(std::move(confined).error()));
     ::_exit(1);
   }
   if (!sys::send_message(control_fd, std::string(1, '\0') + plan.id, {})) ::_exit(1);
   // From here on the first client's connection alone ties us to whoever asked.
   ::close(control_fd);
+  (void)steps.enter("supervise");
   (void)supervise({.plan = plan,
                    .box = std::move(box).value(),
                    .first_client = std::move(client),
@@ -97,13 +102,21 @@ void tell_failure(int socket_fd, const Error& error) {
   ::_exit(0);
 }
 
-// Waits for the supervisor, then for what it left: the guest is reparented to us.
+// Waits for the supervisor, then for what it left: the guest is reparented to us. A supervisor
+// that should end and does not (something stopped it) is killed.
 void wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
                   int control_fd) {
   pollfd entries[3] = {{supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
+  std::uint64_t end_by_us = 0;
   for (;;) {
-    if (::poll(entries, 3, -1) < 0 && errno != EINTR) break;
+    if (!broker.valid() && end_by_us == 0) end_by_us = sys::monotonic_us() + kSupervisorPatienceUs;
+    const int timeout_ms = broker.valid() ? -1 : 100;
+    if (::poll(entries, 3, timeout_ms) < 0 && errno != EINTR) break;
     if (entries[0].revents != 0) break;
+    if (end_by_us != 0 && sys::monotonic_us() >= end_by_us) {
+      (void)sys::pidfd_kill(supervisor_fd, SIGKILL);
+      break;
+    }
     if (entries[1].revents != 0 && !prepared.serve(broker.get())) {
       broker.reset();  // the supervisor sees that and ends
       entries[1].fd = -1;
@@ -118,6 +131,20 @@ void wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
   (void)::waitpid(supervisor, nullptr, 0);
 }
 
+// Kills every child of ours: the guest, or the one that was to become it, that a dead supervisor
+// left to us.
+void kill_children() {
+  const auto children = sys::read_file(
+      AT_FDCWD, "/proc/self/task/" + std::to_string(::getpid()) + "/children", 64 * 1024);
+  if (!children) return;
+  const char* at = children->c_str();
+  for (char* end = nullptr;; at = end) {
+    const long pid = std::strtol(at, &end, 10);
+    if (end == at) return;
+    if (pid > 1) (void)::kill(static_cast<pid_t>(pid), SIGKILL);
+  }
+}
+
 void reap_the_rest(int patience_ms) {
   const std::uint64_t deadline =
       sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
@@ -125,6 +152,7 @@ void reap_the_rest(int patience_ms) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid < 0 && errno == ECHILD) return;
     if (pid > 0) continue;
+    kill_children();
     if (sys::monotonic_us() >= deadline) return;
     ::poll(nullptr, 0, 1);
   }
@@ -145,14 +173,23 @@ int run_launcher(int control_fd) {
     return 1;
   }
   const auto wall = wall::make_namespace_wall();
-  if (auto swept = sweep(request->run_directory.get(), *wall); !swept) {
-    tell_failure(control_fd, std::move(swept).error().with("sweep"));
+  wall::Steps steps(request->plan.fault);
+  const auto enter_and = [&](std::string_view step, auto action) {
+    auto entered = steps.enter(step);
+    if (!entered) return decltype(action())(fail(std::move(entered).error()));
+    return action();
+  };
+  if (auto swept = enter_and("sweep", [&] { return sweep(request->run_directory.get(), *wall); });
+      !swept) {
+    tell_failure(control_fd, steps.name(std::move(swept).error()));
     return 1;
   }
-  auto registration =
-      Registration::create(request->run_directory.get(), request->plan.id, request->plan.info);
+  auto registration = enter_and("register", [&] {
+    return Registration::create(request->run_directory.get(), request->plan.id,
+                                request->plan.info);
+  });
   if (!registration) {
-    tell_failure(control_fd, std::move(registration).error().with("register"));
+    tell_failure(control_fd, steps.name(std::move(registration).error()));
     return 1;
   }
   auto prepared =
@@ -163,22 +200,20 @@ int run_launcher(int control_fd) {
     tell_failure(control_fd, prepared.error());
     return 1;
   }
-  int broker[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, broker) != 0) {
-    tell_failure(control_fd, Error::syscall("broker: socketpair", errno));
+  const auto give_up = [&](Error error) {
+    tell_failure(control_fd, steps.name(std::move(error)));
     (void)(*prepared)->clean_up(kPatienceMs);
     (void)registration->remove();
     return 1;
-  }
+  };
+  if (auto entered = steps.enter("fork"); !entered) return give_up(std::move(entered).error());
+  int broker[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, broker) != 0)
+    return give_up(Error::syscall("socketpair", errno));
   Fd broker_here(broker[0]);
   Fd broker_there(broker[1]);
   const pid_t supervisor = ::fork();
-  if (supervisor < 0) {
-    tell_failure(control_fd, Error::syscall("fork of the supervisor", errno));
-    (void)(*prepared)->clean_up(kPatienceMs);
-    (void)registration->remove();
-    return 1;
-  }
+  if (supervisor < 0) return give_up(Error::syscall("fork of the supervisor", errno));
   if (supervisor == 0) {
     broker_here.reset();
     be_supervisor(request->plan, **prepared, std::move(request->client),
@@ -198,9 +233,13 @@ int run_launcher(int control_fd) {
     (void)::waitpid(supervisor, nullptr, 0);
   }
   // Kills what the supervisor left; then everything that was reparented to us can be reaped.
+  (void)steps.enter("clean");
+  kill_children();
   auto cleaned = (*prepared)->clean_up(kPatienceMs);
   reap_the_rest(kPatienceMs);
+  (void)steps.enter("remove");
   auto removed = registration->remove();
+  (void)steps.enter("removed");
   std::string answer(1, '\2');
   if (!cleaned) answer += cleaned.error().message();
   if (!removed) answer += (answer.size() > 1 ? "; " : "") + removed.error().message();

@@ -19,10 +19,12 @@ constexpr int kControlFd = 3;
 int main(int argc, char** argv) {
 #if defined(CAISSON_TEST_SWITCHES)
   if (argc == 2 && std::string_view(argv[1]) == "--list-steps") {
-    for (std::size_t i = 0; i < caisson::wall::kStepCount; ++i) {
-      const std::string line = std::string(caisson::wall::kStepNames[i]) + "\n";
-      (void)!::write(1, line.data(), line.size());
-    }
+    std::string lines;
+    for (std::size_t i = 0; i < caisson::wall::kStepCount; ++i)
+      lines += std::string(caisson::wall::kStepNames[i]) + "\n";
+    for (std::size_t i = 0; i < caisson::wall::kLateStepCount; ++i)
+      lines += std::string(caisson::wall::kLateStepNames[i]) + " late\n";
+    (void)!::write(1, lines.data(), lines.size());
     return 0;
   }
 #endif

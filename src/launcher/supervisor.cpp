@@ -485,7 +485,8 @@ void Supervisor::drop_client(std::uint64_t id) {
   const bool first = clients_.at(id).first;
   clients_.erase(id);
   std::erase_if(followers_, [&](const Follower& follower) { return follower.client == id; });
-  if (first && plan_.detached == 0) return end("its owner is gone");
+  // A detached sandbox lives for its main command; whoever died before giving it one gives none.
+  if (first && (plan_.detached == 0 || !main_opened_)) return end("its owner is gone");
   for (auto& [number, stream] : streams_) {
     if (stream.client != id) continue;
     stream.client = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/sys.h"
@@ -117,7 +118,7 @@ class NamespaceBox final : public Box {
   int end_fd() const override { return parts_.guest_pidfd.get(); }
   HeldLimits held() const override { return parts_.held; }
   Result<std::unique_ptr<ExecSlot>> make_slot() override;
-  Result<Usage> usage() override { return sample_files(parts_.sandbox_files); }
+  Result<Usage> usage() override;
   Status freeze() override { return set_frozen("1"); }
   Status thaw() override { return set_frozen("0"); }
   Status kill() override;
@@ -136,15 +137,19 @@ class NamespaceBox final : public Box {
   }
 
   // Where no group counts, the processes below the guest are looked at one by one.
-  bool watched() const { return !parts_.sandbox_files.file[SlotFiles::kMemoryEvents].valid(); }
+  bool watched() const {
+    return parts_.held[static_cast<std::size_t>(Limit::kMemory)] != HeldBy::kCgroup &&
+           !parts_.has_groups;
+  }
   const Plan& plan() const { return plan_; }
   int guest_pid() const { return parts_.guest_pid; }
   int broker_fd() const { return broker_fd_; }
   Result<Usage> sample_files(const SlotFiles& files);
-  Status kill_slot(std::uint32_t number, const Fd& kill_file);
+  Status kill_slot(const Fd& kill_file);
   void drop_slot(std::uint32_t number);
 
  private:
+  Result<SlotFiles> ask_broker(char what, std::uint32_t number);
   Status set_frozen(std::string_view value) {
     if (!parts_.freeze.valid())
       return fail(Error{Code::kUnimplemented, "this host has no freezer that we may use"});
@@ -156,7 +161,8 @@ class NamespaceBox final : public Box {
   const Plan& plan_;
   BoxParts parts_;
   int broker_fd_;
-  std::uint32_t last_slot_ = 1;
+  std::uint32_t last_slot_ = kFirstSlot;
+  std::optional<SlotFiles> box_files_;  // counters of the whole box, once somebody asked
   bool first_slot_taken_ = false;
 };
 
@@ -175,25 +181,38 @@ Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   return usage;
 }
 
-Result<std::unique_ptr<ExecSlot>> NamespaceBox::make_slot() {
-  if (!first_slot_taken_) {
-    first_slot_taken_ = true;
-    return std::make_unique<NamespaceSlot>(*this, parts_.slot_number, std::move(parts_.first_slot));
-  }
-  const BrokerRequest request{'S', ++last_slot_};
+Result<SlotFiles> NamespaceBox::ask_broker(char what, std::uint32_t number) {
+  const BrokerRequest request{what, number};
   TRY(sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request}, {}));
   TRY_ASSIGN(sys::Message answer, sys::recv_message(broker_fd_, 4096));
   if (answer.bytes.size() != SlotFiles::kCount)
-    return fail(Error::internal("no place for another command: " + answer.bytes));
+    return fail(Error::internal("the launcher gave no control group: " + answer.bytes));
   SlotFiles files;
   std::size_t next = 0;
   for (std::size_t i = 0; i < SlotFiles::kCount; ++i) {
     if (answer.bytes[i] == 0) continue;
     if (next == answer.descriptors.size())
-      return fail(Error::internal("no place for another command: a descriptor is missing"));
+      return fail(Error::internal("the launcher gave no control group: a descriptor is missing"));
     files.file[i] = std::move(answer.descriptors[next++]);
   }
-  return std::make_unique<NamespaceSlot>(*this, request.number, std::move(files));
+  return files;
+}
+
+Result<Usage> NamespaceBox::usage() {
+  if (!box_files_) {
+    TRY_ASSIGN(box_files_, ask_broker('U', 0));
+  }
+  return sample_files(*box_files_);
+}
+
+Result<std::unique_ptr<ExecSlot>> NamespaceBox::make_slot() {
+  if (!first_slot_taken_) {
+    first_slot_taken_ = true;
+    return std::make_unique<NamespaceSlot>(*this, kFirstSlot, std::move(parts_.first_slot));
+  }
+  const std::uint32_t number = ++last_slot_;
+  TRY_ASSIGN(SlotFiles files, ask_broker('S', number));
+  return std::make_unique<NamespaceSlot>(*this, number, std::move(files));
 }
 
 Status NamespaceBox::kill() {
@@ -203,17 +222,16 @@ Status NamespaceBox::kill() {
   return sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
 }
 
-Status NamespaceBox::kill_slot(std::uint32_t number, const Fd& kill_file) {
+Status NamespaceBox::kill_slot(const Fd& kill_file) {
   if (kill_file.valid()) {
     if (::write(kill_file.get(), "1", 1) != 1) return fail_errno("write cgroup.kill");
     return {};
   }
-  (void)number;
   return fail(Error{Code::kUnimplemented, "no control group can end this command alone"});
 }
 
 void NamespaceBox::drop_slot(std::uint32_t number) {
-  if (!parts_.has_groups || number == parts_.slot_number) return;  // goes with the box
+  if (!parts_.has_groups || number == kFirstSlot) return;  // goes with the box
   const BrokerRequest request{'D', number};
   (void)sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request},
                           {});
@@ -244,7 +262,7 @@ Result<Usage> NamespaceSlot::sample() {
 }
 
 Status NamespaceSlot::kill() {
-  return box_.kill_slot(number_, files_.file[SlotFiles::kKill]);
+  return box_.kill_slot(files_.file[SlotFiles::kKill]);
 }
 
 }  // namespace

@@ -23,7 +23,6 @@ struct BoxParts {
   IdMode ids_mode = IdMode::kSingle;
   std::uint32_t supervisor_uid = 0, supervisor_gid = 0;
   bool has_groups = false;
-  bool legacy = false;
   HeldLimits held = {};
 };
 

@@ -249,7 +249,8 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan) 
         }
       }
       if (group.pids && plan.pids != 0)
-        TRY(write_limit(group.path, "pids.max", std::to_string(plan.pids + kGuestPids)));
+        TRY(write_limit(group.path, "pids.max",
+                        std::to_string(plan.pids + (group.v2 ? kGuestPids : 0))));
       if (group.cpu && plan.cpu_milli != 0) {
         const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
         if (group.v2) {
@@ -301,17 +302,6 @@ Result<Fd> CgroupTree::guest_directory() const {
   return Fd();
 }
 
-Result<std::vector<Fd>> CgroupTree::guest_entries() const {
-  std::vector<Fd> entries;
-  for (const Group& group : groups_) {
-    // The guest's memory counts; its processes and its processor time are not the command's.
-    if (group.v2 || !group.memory) continue;
-    TRY_ASSIGN(Fd entry, open_file(group.path + "/cgroup.procs", O_WRONLY));
-    entries.push_back(std::move(entry));
-  }
-  return entries;
-}
-
 namespace {
 
 void open_counters(SlotFiles& files, const std::string& path, bool v2, bool memory, bool pids) {
@@ -352,14 +342,18 @@ Result<Fd> CgroupTree::freeze_file() const {
 
 Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
   SlotFiles files;
+  // On v1 the first command lives in the box's own groups: making a group there is the dearest step
+  // of all, and most boxes run one command. Its peaks then include what later commands add; hits of
+  // a limit are counted where they happen and stay exact.
+  const bool first = number == kFirstSlot;
   const std::string name = "/x" + std::to_string(number);
   const auto build = [&]() -> Status {
     for (const Group& group : groups_) {
       // The quota of the whole box is enough for the processor: no group of its own there.
-      const bool own = group.v2 || group.memory || group.pids;
+      const bool own = group.v2 || (!first && (group.memory || group.pids));
       const std::string path = group.path + (own ? name : "");
       if (own) TRY(make_group(path));
-      if (group.pids && limits_.pids != 0)
+      if (own && group.pids && limits_.pids != 0)
         TRY(write_limit(path, "pids.max", std::to_string(limits_.pids)));
       const auto enter = group.v2       ? SlotFiles::kEnterUnified
                          : group.memory ? SlotFiles::kEnterMemory

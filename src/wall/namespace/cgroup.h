@@ -66,6 +66,8 @@ struct SlotFiles {
   std::array<Fd, kCount> file;
 };
 
+inline constexpr std::uint32_t kFirstSlot = 1;
+
 class CgroupTree {
  public:
   CgroupTree() = default;
@@ -78,10 +80,10 @@ class CgroupTree {
   // Absolute directories of the sandbox's groups, for the journal.
   std::vector<std::string> paths() const;
   HeldLimits held() const;
-  // Opens what the guest needs: its own groups (the v2 directory for CLONE_INTO_CGROUP first, or an
-  // invalid Fd), then cgroup.procs files to write "0" to.
+  // The guest's own v2 group, for CLONE_INTO_CGROUP; invalid without v2. On v1 the guest, a
+  // megabyte that no command can grow, stays outside: entering a group there waits for every
+  // processor.
   Result<Fd> guest_directory() const;
-  Result<std::vector<Fd>> guest_entries() const;
   // Files of the whole sandbox (the enter descriptors are invalid).
   Result<SlotFiles> sandbox_files() const;
   Result<Fd> freeze_file() const;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
@@ -22,9 +21,8 @@ Result<Fd> make_mapping(const IdMap& uids, const IdMap& gids) {
     for (;;) ::pause();
   }
   const auto finish = [&](auto result) {
+    // Nobody waits for it here: it is reaped with everything else that the launcher inherits.
     ::kill(static_cast<pid_t>(pid), SIGKILL);
-    while (::waitpid(static_cast<pid_t>(pid), nullptr, 0) < 0 && errno == EINTR) {
-    }
     return result;
   };
   const Fd proc(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

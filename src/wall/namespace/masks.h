@@ -6,22 +6,14 @@
 namespace caisson::wall {
 
 inline constexpr const char* kMaskedProc[] = {
-    "acpi",          "asound",     "bootconfig",
-    "bus",           "cmdline",    "config.gz",
-    "consoles",      "crypto",     "devices",
-    "diskstats",     "driver",     "dynamic_debug",
-    "execdomains",   "fb",         "fs",
-    "interrupts",    "iomem",      "ioports",
-    "irq",           "kallsyms",   "kcore",
-    "key-users",     "keys",       "kmsg",
-    "latency_stats", "locks",      "mdstat",
-    "misc",          "modules",    "mtrr",
-    "partitions",    "pressure",   "sched_debug",
-    "schedstat",     "scsi",       "slabinfo",
-    "softirqs",      "swaps",      "sysrq-trigger",
-    "timer_list",    "tty",        "vmallocinfo",
-    "zoneinfo",      "buddyinfo",  "pagetypeinfo",
-    "kpagecount",    "kpageflags", "kpagecgroup",
+    "acpi",        "asound",     "bootconfig",   "bus",           "cmdline",
+    "config.gz",   "devices",    "diskstats",    "driver",        "dynamic_debug",
+    "fs",          "interrupts", "iomem",        "ioports",       "irq",
+    "kallsyms",    "kcore",      "key-users",    "keys",          "kmsg",
+    "kpagecgroup", "kpagecount", "kpageflags",   "latency_stats", "locks",
+    "modules",     "mtrr",       "pagetypeinfo", "partitions",    "pressure",
+    "sched_debug", "scsi",       "slabinfo",     "swaps",         "sysrq-trigger",
+    "timer_list",  "tty",        "vmallocinfo",
 };
 
 // Bound onto themselves read-only, before the masks go on.

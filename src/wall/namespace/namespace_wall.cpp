@@ -26,7 +26,7 @@ constexpr const char* kJournal = "journal";
 
 // The supervisor's requests to the launcher: one letter and a slot's number.
 struct BrokerRequest {
-  char what = 0;  // 'S' make a slot, 'D' remove it, 'K' kill its members
+  char what = 0;  // 'S' make a slot, 'D' remove it, 'U' the box's own counters
   std::uint32_t number = 0;
 };
 
@@ -36,6 +36,7 @@ class NamespacePrepared final : public Prepared {
       : plan_(plan), place_(place), steps_(plan.fault) {}
 
   Status claim();
+  const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
   Status serve(int broker_fd) override;
   Status clean_up(int patience_ms) override;
@@ -159,12 +160,9 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
     TRY_ASSIGN(guest, clone_mount(plan_.guest_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID));
   }
   BoxParts box;
-  box.slot_number = 1;
-  TRY_ASSIGN(box.first_slot, groups_.make_slot(box.slot_number));
-  TRY_ASSIGN(box.sandbox_files, groups_.sandbox_files());
+  TRY_ASSIGN(box.first_slot, groups_.make_slot(kFirstSlot));
   TRY_ASSIGN(box.freeze, groups_.freeze_file());
   TRY_ASSIGN(const Fd guest_directory, groups_.guest_directory());
-  TRY_ASSIGN(std::vector<Fd> entries, groups_.guest_entries());
 
   int channel[2], report[2], maps[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
@@ -173,7 +171,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   Fd guest_channel(channel[1]);
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0)
     return fail_errno("socketpair");
-  const Fd report_here(report[0]);
+  Fd report_here(report[0]);
   Fd report_there(report[1]);
   if (::pipe2(maps, O_CLOEXEC) != 0) return fail_errno("pipe2");
   Fd maps_read(maps[0]);
@@ -206,10 +204,13 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid < 0) return fail_errno("clone3 of the box");
   if (pid == 0) {
+    // The supervisor's ends: their closing is how its death is seen.
+    box.channel.reset();
+    report_here.reset();
+    maps_write.reset();
     run_setup({.plan = plan_,
                .ids = ids_,
                .cgroups = host_.mode,
-               .group_entries = std::move(entries),
                .parts = std::move(parts),
                .guest = std::move(guest),
                .channel = std::move(guest_channel),
@@ -237,8 +238,8 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   box.ids_mode = ids_.mode;
   box.supervisor_uid = ids_.supervisor_uid;
   box.supervisor_gid = ids_.supervisor_gid;
+  steps_.finish();
   box.has_groups = !groups_.empty();
-  box.legacy = host_.mode == CgroupMode::kLegacy;
   box.held = groups_.held();
   return make_namespace_box(plan_, std::move(box), broker_fd);
 }
@@ -251,8 +252,10 @@ Status NamespacePrepared::serve(int broker_fd) {
     return fail(Error::invalid("a request of wrong size"));
   std::memcpy(&request, message.bytes.data(), sizeof request);
   switch (request.what) {
+    case 'U':
     case 'S': {
-      auto files = groups_.make_slot(request.number);
+      auto files =
+          request.what == 'U' ? groups_.sandbox_files() : groups_.make_slot(request.number);
       if (!files) return sys::send_message(broker_fd, files.error().message(), {});
       std::string present(SlotFiles::kCount, '\0');
       std::vector<int> descriptors;
@@ -265,9 +268,6 @@ Status NamespacePrepared::serve(int broker_fd) {
     }
     case 'D':
       groups_.remove_slot(request.number, 200);
-      return {};
-    case 'K':
-      groups_.kill();
       return {};
     default:
       return fail(Error::invalid("an unknown request"));
@@ -289,8 +289,9 @@ class NamespaceWall final : public Wall {
   Result<std::unique_ptr<Prepared>> prepare(const Plan& plan, const Place& place) override {
     auto prepared = std::make_unique<NamespacePrepared>(plan, place);
     if (auto claimed = prepared->claim(); !claimed) {
+      Error error = prepared->steps().name(std::move(claimed).error());
       (void)prepared->clean_up(0);
-      return fail(std::move(claimed).error());
+      return fail(std::move(error));
     }
     return std::unique_ptr<Prepared>(std::move(prepared));
   }

@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <net/if.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -71,11 +72,11 @@ Status Setup::enter_namespaces() {
   if (::setresuid(0, 0, 0) != 0) return fail_errno("setresuid");
   // Changing ids clears the death signal and our own /proc files belong to somebody else.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
+  // A supervisor that died while it was cleared is noticed here.
+  pollfd supervisor{input_.report.get(), 0, 0};
+  if (::poll(&supervisor, 1, 0) > 0) return fail(Error{Code::kCancelled, "the supervisor is gone"});
   if (::prctl(PR_SET_DUMPABLE, 1) != 0) return fail_errno("prctl dumpable");
-  for (const Fd& entry : input_.group_entries) {
-    if (::write(entry.get(), "0", 1) != 1) return fail_errno("enter the control group");
-  }
-  // Only now that we are in our groups: their place becomes the root of what is seen inside.
+  // Our group is the root of what is seen inside.
   if (!off(Mechanism::kCgroupNamespace) && ::unshare(CLONE_NEWCGROUP) != 0)
     return fail_errno("unshare cgroup namespace");
   return {};
@@ -140,9 +141,8 @@ Status Setup::make_inner_userns() {
     return {};
   };
   const auto made = make();
+  // Nobody waits for it here: PID 1 reaps whatever ends.
   ::kill(child, SIGKILL);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
   return made;
 }
 
@@ -170,7 +170,8 @@ Status Setup::drop_capabilities() {
     return fail_errno("prctl no_new_privs");
   // The guest needs none: it is the owner of N, which gives it every right there and none here.
   if (off(Mechanism::kCapabilities)) return {};
-  for (unsigned long capability = 0;; ++capability) {
+  // With no_new_privs and locked securebits the bounding set bounds nothing any more.
+  for (unsigned long capability = 0; plan_.privileges != 0; ++capability) {
     if (::prctl(PR_CAPBSET_DROP, capability) != 0) break;
   }
   if (::prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
@@ -195,6 +196,7 @@ Status Setup::become_guest() {
   const int guest = place(input_.guest.get()), nothing = place(null.get());
   const int inner = inner_.valid() ? place(inner_.get()) : -1;
   if (report < 0 || channel < 0 || guest < 0 || nothing < 0) return fail_errno("fcntl dupfd");
+  steps_.finish();
   TRY(sys::send_message(report, "ok", layer));
   for (int fd : {0, 1, 2}) {
     if (::dup2(nothing, fd) < 0) return fail_errno("dup2");

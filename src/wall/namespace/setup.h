@@ -21,7 +21,6 @@ struct SetupInput {
   const Plan& plan;
   const Ids& ids;
   CgroupMode cgroups = CgroupMode::kNone;
-  std::vector<Fd> group_entries;  // cgroup.procs of the guest's groups
   RootParts parts;
   Fd guest;         // O_RDONLY or a read-only mount of the guest's program
   Fd channel;       // the guest's end

@@ -3,22 +3,45 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/sys.h"
+
 namespace caisson::wall {
 
 const char* const kStepNames[] = {
-    "ids",     "cgroup", "journal", "image",  "grants",  "clone",  "maps",    "enter",
-    "private", "layer",  "root",    "device", "process", "system", "etc",     "bind",
-    "network", "userns", "limits",  "pivot",  "exec",    "ready",  "confine",
+    "sweep",   "register", "ids",    "journal", "cgroup",  "fork",   "image", "grants", "clone",
+    "maps",    "enter",    "private", "network", "userns", "layer",  "root",  "device", "process",
+    "system",  "etc",      "bind",   "pivot",   "limits",  "exec",   "ready", "confine", "up",
 };
 const std::size_t kStepCount = sizeof kStepNames / sizeof kStepNames[0];
 
+const char* const kLateStepNames[] = {"supervise", "clean", "remove", "removed"};
+const std::size_t kLateStepCount = sizeof kLateStepNames / sizeof kLateStepNames[0];
+
+void Steps::finish() {
+#if defined(CAISSON_TEST_SWITCHES)
+  if (fault_ != "timings") return;
+  const std::uint64_t now = sys::monotonic_us();
+  if (since_us_ != 0) {
+    const std::string line =
+        "timing " + std::string(current_) + " " + std::to_string(now - since_us_) + "\n";
+    (void)!::write(2, line.data(), line.size());
+  }
+  since_us_ = sys::monotonic_us();
+#endif
+}
+
 Status Steps::enter(std::string_view name) {
+  finish();
   current_ = name;
 #if defined(CAISSON_TEST_SWITCHES)
   if (fault_.starts_with(name) && fault_.size() > name.size() && fault_[name.size()] == ':') {
-    if (fault_.substr(name.size() + 1) == "kill") ::kill(::getpid(), SIGKILL);
-    if (fault_.substr(name.size() + 1) == "die") ::_exit(3);
-    return fail(Error::internal(std::string(name) + ": fault injected"));
+    const std::string_view how = std::string_view(fault_).substr(name.size() + 1);
+    if (how == "kill") {
+      ::kill(::getpid(), SIGKILL);
+      // PID 1 of a namespace cannot kill itself; ending without a word is the same to the others.
+      ::_exit(3);
+    }
+    return fail(Error::internal("fault injected"));
   }
 #endif
   return {};

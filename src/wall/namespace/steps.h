@@ -1,11 +1,13 @@
 // The named steps of building a box, for error messages and for the tests' fault points.
 //
 // Every step fails closed and names itself: an error begins with the step's name. In the test build
+// CAISSON_TIMINGS=1 writes what each step took to stderr ("timing STEP MICROSECONDS");
 // CAISSON_FAULT=STEP:kill ends the process at the beginning of that step with SIGKILL, and
 // CAISSON_FAULT=STEP:fail makes the step fail, so that the leak test can show that nothing stays
 // behind whichever step it is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,11 @@ namespace caisson::wall {
 
 class Steps {
  public:
-  // `fault` is "STEP:kill", "STEP:fail" or empty; the release build ignores it.
+  // `fault` is "STEP:kill", "STEP:fail", "timings" or empty; the release build ignores it.
   explicit Steps(std::string fault) : fault_(std::move(fault)) {}
+
+  // The last step is over: its time is told, and nothing more.
+  void finish();
 
   // Enters a step. `name` must be a literal.
   Status enter(std::string_view name);
@@ -27,10 +32,15 @@ class Steps {
  private:
   std::string fault_;
   std::string_view current_ = "start";
+  std::uint64_t since_us_ = 0;
 };
 
-// Every step, in order, for the leak test.
+// Every step, in order, for the leak test: the launcher's, then the supervisor's and the setup
+// child's, which overlap.
 extern const char* const kStepNames[];
 extern const std::size_t kStepCount;
+// Steps after the sandbox is up. They can be killed at; nobody asks whether they succeed.
+extern const char* const kLateStepNames[];
+extern const std::size_t kLateStepCount;
 
 }  // namespace caisson::wall

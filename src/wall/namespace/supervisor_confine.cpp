@@ -133,9 +133,6 @@ Status forbid_files(bool reads_proc) {
 
 Status confine_supervisor(const SupervisorConfinement& confinement) {
   if (is_off(confinement.switches, Mechanism::kSupervisorConfine)) return {};
-  for (unsigned long capability = 0;; ++capability) {
-    if (::prctl(PR_CAPBSET_DROP, capability) != 0) break;
-  }
   if (confinement.change_ids) {
     if (::setgroups(0, nullptr) != 0) return fail_errno("setgroups");
     if (::setresgid(confinement.gid, confinement.gid, confinement.gid) != 0)

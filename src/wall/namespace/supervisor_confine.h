@@ -15,9 +15,10 @@ struct SupervisorConfinement {
   SwitchMask switches = 0;
 };
 
-// Ids, capabilities, bounding set, no_new_privs, dumpable, Landlock (nothing on any file system,
-// but /proc read-only where asked) and a seccomp allowlist of what an event loop needs: no execve,
-// no socket, no open. Irrevocable; on an error the process must exit.
+// Ids, capabilities, no_new_privs (no execve follows, so the bounding set bounds nothing),
+// dumpable, Landlock (nothing on any file system, but /proc read-only where asked) and a seccomp
+// allowlist of what an event loop needs: no execve, no socket, no open. Irrevocable; on an error
+// the process must exit.
 Status confine_supervisor(const SupervisorConfinement& confinement);
 
 }  // namespace caisson::wall
