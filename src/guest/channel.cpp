@@ -71,7 +71,6 @@ Result<bool> Channel::receive() {
   }
   if (count < 0) {
     if (errno == EAGAIN || errno == EINTR) return true;
-    if (errno == ECONNRESET) return false;
     return fail_errno("channel: read");
   }
   if (count == 0) return false;

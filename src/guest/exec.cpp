@@ -313,7 +313,7 @@ void ExecStream::apply_size() {
 }
 
 void ExecStream::send_signal(int signal) {
-  if (exit_) return;
+  if (exit_ || pid_ <= 0) return;
   if (signal == SIGKILL) {
     kill();
   } else if (::kill(-pid_, signal) != 0 && errno == ESRCH) {
@@ -322,7 +322,8 @@ void ExecStream::send_signal(int signal) {
 }
 
 void ExecStream::kill() {
-  if (exit_) return;
+  // Before the fork there is no process, and its number would mean "everybody".
+  if (exit_ || pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
   kill_session(pid_);
 }

@@ -151,6 +151,10 @@ Status Guest::run() {
     }
   }
   end_everything();
+  // A peer that went away while something was on its way to it has ended the channel all the same.
+  if (!status &&
+      (status.error().error_number() == EPIPE || status.error().error_number() == ECONNRESET))
+    return {};
   return status;
 }
 

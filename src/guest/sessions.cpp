@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/fd.h"
 
 namespace caisson::guest {
@@ -44,6 +45,7 @@ std::optional<pid_t> session_of(const char* pid) {
 }  // namespace
 
 void kill_session(pid_t leader) {
+  VERIFY(leader > 1);
   ::kill(-leader, SIGKILL);
   DIR* const processes = ::opendir("/proc");
   if (processes == nullptr) return;
