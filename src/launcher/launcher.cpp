@@ -44,6 +44,8 @@ Result<Request> read_request(int control_fd) {
   Request request;
   TRY_ASSIGN(request.plan, wall::decode_plan(std::string_view(message.bytes).substr(kMagic.size()),
                                              message.descriptors.size() - kOurDescriptors));
+  // Whoever reads the client's stderr to its end must not wait for a sandbox that outlives it.
+  if (request.plan.detached != 0 && ::dup2(0, 2) < 0) return fail_errno("dup2");
   request.client = std::move(message.descriptors[0]);
   request.run_directory = std::move(message.descriptors[1]);
   request.guest = std::move(message.descriptors[2]);
