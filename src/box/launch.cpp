@@ -19,12 +19,15 @@
 #include "base/paths.h"
 #include "base/sys.h"
 #include "launcher/launcher.h"
+#include "launcher/registry.h"
+#include "wall/namespace/namespace_wall.h"
 
 namespace caisson::box {
 namespace {
 
 constexpr int kLauncherSocket = 3;
 constexpr std::size_t kMostReply = 16 * 1024;
+constexpr int kSweepPatienceMs = 10'000;
 constexpr std::uint8_t kUp = 0;
 constexpr std::uint8_t kFailed = 1;
 constexpr std::uint8_t kRemoved = 2;
@@ -168,37 +171,47 @@ Result<Launch> Launch::start() {
 }
 
 Launch::Launch(Launch&& other) noexcept
-    : socket_(std::move(other.socket_)), pid_(std::exchange(other.pid_, -1)) {}
+    : socket_(std::move(other.socket_)),
+      pid_(std::exchange(other.pid_, -1)),
+      id_(std::move(other.id_)),
+      run_directory_(std::move(other.run_directory_)) {}
 
 Launch& Launch::operator=(Launch&& other) noexcept {
   if (this != &other) {
     socket_.reset();
-    reap();
+    static_cast<void>(reap());
     socket_ = std::move(other.socket_);
     pid_ = std::exchange(other.pid_, -1);
+    id_ = std::move(other.id_);
+    run_directory_ = std::move(other.run_directory_);
   }
   return *this;
 }
 
 Launch::~Launch() {
   socket_.reset();
-  reap();
+  static_cast<void>(reap());
 }
 
-void Launch::reap() {
-  if (pid_ < 0) return;
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+Status Launch::reap() {
+  if (pid_ < 0) return {};
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
+  if (!WIFSIGNALED(status) || !run_directory_.valid()) return {};
+  const auto wall = wall::make_namespace_wall();
+  return launcher::sweep_one(run_directory_.get(), id_, *wall, kSweepPatienceMs);
 }
 
 Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors) {
   TRY_ASSIGN(SocketPair client, make_pair(SOCK_STREAM));
-  TRY_ASSIGN(const Fd run, open_run_directory());
+  TRY_ASSIGN(run_directory_, open_run_directory());
+  id_ = plan.id;
   TRY_ASSIGN(const std::string guest_path, helper_binary("caisson-guest"));
   const Fd guest(::open(guest_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!guest.valid()) return fail_errno("open " + guest_path);
-  std::vector<int> all = {client.theirs.get(), run.get(), guest.get()};
+  std::vector<int> all = {client.theirs.get(), run_directory_.get(), guest.get()};
   all.insert(all.end(), descriptors.begin(), descriptors.end());
   if (descriptors.size() > wall::kMaxPlanDescriptors - 3)
     return fail(Error::invalid("files: " + std::to_string(descriptors.size()) +
@@ -212,13 +225,22 @@ Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors
   // A launcher that has ended already gives the better message below.
   static_cast<void>(sys::send_message(socket_.get(), request, all));
   client.theirs.reset();
-  TRY_ASSIGN(const sys::Message reply, sys::recv_message(socket_.get(), kMostReply));
-  if (reply.bytes.empty()) {
-    reap();
-    return fail(Error::internal("caisson-launcher ended without an answer"));
+  const auto received = sys::recv_message(socket_.get(), kMostReply);
+  // Killed with a request unread, its end shows as a reset.
+  if (!received && received.error().error_number() != ECONNRESET) return fail(received.error());
+  if (!received || received->bytes.empty()) {
+    std::string text = "caisson-launcher was killed before the sandbox was up";
+    if (auto swept = reap(); !swept) text += "; what it left: " + swept.error().message();
+    return fail(Error::internal(text));
   }
+  const sys::Message& reply = *received;
   const auto kind = static_cast<std::uint8_t>(reply.bytes[0]);
   if (kind == kUp) return std::move(client.ours);
+  if (kind == kRemoved) {
+    std::string text = "the sandbox's supervisor was killed before the sandbox was up";
+    if (reply.bytes.size() > 1) text += "; not removed: " + reply.bytes.substr(1);
+    return fail(Error::internal(text));
+  }
   if (kind != kFailed || reply.bytes.size() < 2)
     return fail(Error::internal("caisson-launcher gave an answer of unknown kind"));
   const auto code = static_cast<std::uint8_t>(reply.bytes[1]);
@@ -232,10 +254,11 @@ Status Launch::wait_end() {
   if (pid_ < 0) return {};
   auto reply = sys::recv_message(socket_.get(), kMostReply);
   socket_.reset();
-  reap();
-  if (!reply.has_value()) return fail(std::move(reply).error().with("caisson-launcher"));
-  if (reply->bytes.empty() || static_cast<std::uint8_t>(reply->bytes[0]) != kRemoved)
-    return fail(Error::internal("caisson-launcher ended before everything was removed"));
+  TRY(reap());
+  // Killed while it cleaned up, and what it left is swept.
+  if (!reply.has_value() || reply->bytes.empty()) return {};
+  if (static_cast<std::uint8_t>(reply->bytes[0]) != kRemoved)
+    return fail(Error::internal("caisson-launcher gave an answer of unknown kind"));
   if (reply->bytes.size() > 1)
     return fail(Error::internal("not everything could be removed: " + reply->bytes.substr(1)));
   return {};

@@ -28,20 +28,24 @@ class Launch {
   ~Launch();
 
   // Sends the plan, whose descriptor indices count `grants`, and waits for the answer: the first
-  // client's connection. On an error nothing is left of the sandbox.
+  // client's connection. On an error nothing is left of the sandbox once this object is gone.
   Result<Fd> send(const wall::Plan& plan, std::span<const int> descriptors);
-  // Waits until everything is removed and the launcher has ended. Error: internal, with what could
-  // not be removed.
+  // Waits until everything is removed and the launcher has ended; of a launcher that was killed,
+  // what it left is removed here. Error: internal, with what could not be removed.
   Status wait_end();
   // Leaves a detached sandbox's launcher to itself.
   void leave();
 
  private:
   Launch(Fd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
-  void reap();
+  // Waits for the launcher's end and does its work where it was killed. Error: what stays.
+  Status reap();
 
   Fd socket_;
   pid_t pid_ = -1;
+  // Of the sandbox that was asked for.
+  std::string id_;
+  Fd run_directory_;
 };
 
 // A new sandbox id: 16 characters of [a-z0-9], from the kernel's random numbers.

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 #include "base/paths.h"
 #include "base/sys.h"
 #include "box/result_json.h"
+#include "launcher/registry.h"
+#include "wall/namespace/namespace_wall.h"
 
 namespace caisson::box {
 namespace {
@@ -63,6 +66,17 @@ Result<SandboxInfo> read_info(const std::string& id) {
 }
 
 }  // namespace
+
+void sweep_dead() {
+  const Fd run(::open(run_directory().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat facts = {};
+  // Somebody else's directory says nothing that we may act on.
+  if (!run.valid() || ::fstat(run.get(), &facts) != 0 || facts.st_uid != ::geteuid() ||
+      (facts.st_mode & 022) != 0)
+    return;
+  const auto wall = wall::make_namespace_wall();
+  static_cast<void>(launcher::sweep(run.get(), *wall));
+}
 
 Result<RegisteredSandbox> connect_registered(const std::string& id) {
   if (!is_id(id))

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "box/registry.h"
 #include "cli/messages.h"
 
 namespace caisson::cli {
@@ -95,6 +96,10 @@ int run_command_line(std::span<char* const> arguments) {
       write_all(1, help_text(*entry.table));
       return 0;
     }
+    // run and shell start a launcher, which sweeps by itself.
+    if (entry.run != run_run && entry.run != run_shell && entry.run != run_completion &&
+        entry.run != run_man)
+      box::sweep_dead();
     return entry.run(*parsed);
   }
   return unknown_command(arguments);

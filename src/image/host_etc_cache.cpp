@@ -16,6 +16,8 @@ namespace caisson::image {
 namespace {
 
 constexpr const char* kFolder = "etc";
+constexpr const char* kUnfinished = "new-";
+constexpr const char* kUnfinishedFile = ".new.";  // replace_file_at's
 constexpr std::size_t kMaxSources = 256 * 1024;
 constexpr int kMaxDepth = 8;
 constexpr off_t kMaxFile = 16 << 20;
@@ -192,6 +194,17 @@ class Builder {
   std::string sources_;
 };
 
+std::vector<std::string> unfinished(int run_directory_fd) {
+  const auto folder = open_directory_at(run_directory_fd, kFolder);
+  if (!folder) return {};
+  auto names = list_directory(folder->get());
+  if (!names) return {};
+  std::erase_if(*names, [](const std::string& name) {
+    return !name.starts_with(kUnfinished) && !name.starts_with(kUnfinishedFile);
+  });
+  return std::move(names).value();
+}
+
 }  // namespace
 
 Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint32_t gid) {
@@ -209,7 +222,10 @@ Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint
   if (const auto sources = sys::read_file(folder.get(), list, kMaxSources)) {
     if (Fd kept = open_kept(folder.get(), *sources); kept.valid()) return kept;
   }
-  const std::string beside = "new-" + std::to_string(::getpid());
+  // While it is held nobody sweeps, so that what sweep_host_etc() finds is nobody's.
+  TRY_ASSIGN(const std::optional<Fd> making,
+             lock_file_at(run_directory_fd, "sweep", LockKind::kShared, LockWait::kWait));
+  const std::string beside = kUnfinished + std::to_string(::getpid());
   TRY(remove_tree_at(folder.get(), beside));
   if (::mkdirat(folder.get(), beside.c_str(), 0755) != 0) return fail_errno("mkdir etc");
   const auto make = [&]() -> Result<Fd> {
@@ -231,6 +247,17 @@ Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint
   auto made = make();
   (void)remove_tree_at(folder.get(), beside);
   return made;
+}
+
+bool has_unfinished_host_etc(int run_directory_fd) {
+  return !unfinished(run_directory_fd).empty();
+}
+
+void sweep_host_etc(int run_directory_fd) {
+  const auto folder = open_directory_at(run_directory_fd, kFolder);
+  if (!folder) return;
+  for (const std::string& name : unfinished(run_directory_fd))
+    (void)remove_tree_at(folder->get(), name);
 }
 
 }  // namespace caisson::image

@@ -22,4 +22,9 @@ inline constexpr const char* kDefaultHostname = "sandbox";
 // The directory (O_PATH) for a command that runs as this user, made where it is missing.
 Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint32_t gid);
 
+// What a process that was killed while it made one has left. Removed by whoever holds RUN/sweep
+// exclusively.
+bool has_unfinished_host_etc(int run_directory_fd);
+void sweep_host_etc(int run_directory_fd);
+
 }  // namespace caisson::image

@@ -14,6 +14,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "image/host_etc_cache.h"
 
 namespace caisson::launcher {
 namespace {
@@ -112,9 +113,10 @@ Result<int> sweep(int run_directory_fd, wall::Wall& wall) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
   ::closedir(directory);
-  if (names.empty()) return 0;
+  if (names.empty() && !image::has_unfinished_host_etc(run_directory_fd)) return 0;
   TRY_ASSIGN(const Fd sweeping, open_lock(run_directory_fd, "sweep"));
   if (::flock(sweeping.get(), LOCK_EX | LOCK_NB) != 0) return 0;
+  image::sweep_host_etc(run_directory_fd);
   int count = 0;
   for (const std::string& name : names) {
     auto dead = sys::openat2(sandboxes.get(), name, O_RDONLY | O_DIRECTORY, 0,
@@ -126,6 +128,26 @@ Result<int> sweep(int run_directory_fd, wall::Wall& wall) {
     if (remove_directory(sandboxes.get(), dead->get(), name)) ++count;
   }
   return count;
+}
+
+Status sweep_one(int run_directory_fd, const std::string& id, wall::Wall& wall, int patience_ms) {
+  TRY_ASSIGN(const Fd sandboxes, open_sandboxes(run_directory_fd));
+  auto dead = sys::openat2(sandboxes.get(), id, O_RDONLY | O_DIRECTORY, 0,
+                           RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+  if (!dead) {
+    if (dead.error().error_number() == ENOENT) return {};  // not yet registered, or swept already
+    return fail(std::move(dead).error());
+  }
+  const Fd lock(::openat(dead->get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const std::uint64_t deadline =
+      sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
+  while (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (sys::monotonic_us() >= deadline)
+      return fail(Error::internal("a process of sandbox " + id + " still runs"));
+    ::poll(nullptr, 0, 1);
+  }
+  TRY(wall.sweep(dead->get()));
+  return remove_directory(sandboxes.get(), dead->get(), id);
 }
 
 }  // namespace caisson::launcher

@@ -37,4 +37,8 @@ class Registration {
 // how many. Another sweep at the same time does the work instead.
 Result<int> sweep(int run_directory_fd, wall::Wall& wall);
 
+// Removes one sandbox whose launcher was killed, once its supervisor is dead too (the kernel kills
+// it with its launcher). Error: what stays, or that somebody of it still lives after `patience_ms`.
+Status sweep_one(int run_directory_fd, const std::string& id, wall::Wall& wall, int patience_ms);
+
 }  // namespace caisson::launcher

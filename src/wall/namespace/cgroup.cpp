@@ -49,8 +49,9 @@ std::string parent_of(const std::string& path) {
 
 // Whether a group can be made in `path` and a process of ours can enter it. Trying is the only
 // honest test: entering needs rights over the nearest common ancestor as well.
-bool can_use(const std::string& path) {
+bool can_use(const std::string& path, const BeforeProbe& before_probe) {
   const std::string probe = path + "/caisson-probe-" + std::to_string(::getpid());
+  if (before_probe) before_probe(probe);
   if (::mkdir(probe.c_str(), 0755) != 0) return false;
   bool entered = ::geteuid() == 0;
   if (!entered) {
@@ -68,7 +69,8 @@ bool can_use(const std::string& path) {
 // v2: the nearest group, from our own upwards, whose children have controllers and which we may
 // use. A group with members of its own is passed by, since enabling controllers below it would make
 // its children unusable; the root alone may have both.
-CgroupPlace find_unified(const std::string& mount, const std::string& own) {
+CgroupPlace find_unified(const std::string& mount, const std::string& own,
+                         const BeforeProbe& before_probe) {
   for (std::string path = mount + (own == "/" ? "" : own); path.size() >= mount.size();
        path = parent_of(path)) {
     const auto members = sys::read_file(AT_FDCWD, path + "/cgroup.procs", kMaxProcFile);
@@ -90,7 +92,7 @@ CgroupPlace find_unified(const std::string& mount, const std::string& own) {
     place.memory = has_word(words, "memory", ' ');
     place.pids = has_word(words, "pids", ' ');
     place.cpu = has_word(words, "cpu", ' ');
-    if ((place.memory || place.pids) && can_use(path)) return place;
+    if ((place.memory || place.pids) && can_use(path, before_probe)) return place;
   }
   return {};
 }
@@ -154,7 +156,7 @@ bool remove_group(const std::string& path, std::uint64_t deadline_us) {
 
 }  // namespace
 
-CgroupHost find_cgroups(const std::string& proc_root) {
+CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_probe) {
   CgroupHost host;
   const auto mounts = sys::read_file(AT_FDCWD, proc_root + "/self/mountinfo", kMaxProcFile);
   const auto own = sys::read_file(AT_FDCWD, proc_root + "/self/cgroup", kMaxProcFile);
@@ -204,7 +206,8 @@ CgroupHost find_cgroups(const std::string& proc_root) {
     if (legacy) {
       CgroupPlace place{unified_mount + (path == "/" ? "" : path), true};
       if (::access(place.path.c_str(), W_OK) == 0) host.places.push_back(place);
-    } else if (CgroupPlace place = find_unified(unified_mount, path); !place.path.empty()) {
+    } else if (CgroupPlace place = find_unified(unified_mount, path, before_probe);
+               !place.path.empty()) {
       host.places.push_back(place);
       host.mode = CgroupMode::kUnified;
       return host;

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,11 @@ struct CgroupHost {
   std::string reason;
 };
 
-// `proc_root` is "/proc"; tests give a directory of their own.
-CgroupHost find_cgroups(const std::string& proc_root);
+// `proc_root` is "/proc"; tests give a directory of their own. On v2 an ordinary user's rights can
+// only be found out by trying: `before_probe` is told of each group that is made for that and
+// removed at once, before it is made.
+using BeforeProbe = std::function<void(const std::string& path)>;
+CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_probe = {});
 
 // The descriptors of one slot, each -1 where the mode has no such file.
 struct SlotFiles {

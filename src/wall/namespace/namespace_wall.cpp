@@ -1,5 +1,6 @@
 #include "wall/namespace/namespace_wall.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -22,7 +24,38 @@
 namespace caisson::wall {
 namespace {
 
+// One line each: the path of a control group, or "guest PID START" (its start time as in
+// /proc/PID/stat) where no group holds the sandbox's processes.
 constexpr const char* kJournal = "journal";
+constexpr std::string_view kGuestLine = "guest ";
+constexpr int kSweepPatienceMs = 2000;
+
+// When a process started, in clock ticks since boot; 0 where there is none.
+std::uint64_t start_time(pid_t pid) {
+  const auto stat = sys::read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat) return 0;
+  // Fields are counted from the name's bracket; the name may hold anything.
+  std::size_t at = stat->rfind(')');
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat->find(' ', at + 1);
+  return at == std::string::npos ? 0 : std::strtoull(stat->c_str() + at, nullptr, 10);
+}
+
+// Ends PID 1 of a sandbox, and with it everything inside, and waits for that.
+Status end_guest(std::string_view line) {
+  char* end = nullptr;
+  const std::string numbers(line.substr(kGuestLine.size()));
+  const auto pid = static_cast<pid_t>(std::strtol(numbers.c_str(), &end, 10));
+  const std::uint64_t started = std::strtoull(end, nullptr, 10);
+  if (pid <= 1 || started == 0) return {};
+  const auto handle = sys::pidfd_open(pid);
+  // The number may have a new owner.
+  if (!handle || start_time(pid) != started) return {};
+  (void)sys::pidfd_kill(handle->get(), SIGKILL);
+  pollfd entry{handle->get(), POLLIN, 0};
+  if (::poll(&entry, 1, kSweepPatienceMs) != 1)
+    return fail(Error::internal("process " + std::to_string(pid) + " does not end"));
+  return {};
+}
 
 // The supervisor's requests to the launcher: one letter and a slot's number.
 struct BrokerRequest {
@@ -43,6 +76,7 @@ class NamespacePrepared final : public Prepared {
 
  private:
   Status check_limits() const;
+  Status note(const std::string& line);
   Result<RootParts> make_parts();
   Result<std::unique_ptr<Box>> build_steps(int broker_fd);
 
@@ -52,6 +86,7 @@ class NamespacePrepared final : public Prepared {
   Ids ids_;
   CgroupHost host_;
   CgroupTree groups_;
+  Fd journal_;
   Fd etc_;  // host image: its kept /etc
 };
 
@@ -75,6 +110,13 @@ Status NamespacePrepared::check_limits() const {
   return {};
 }
 
+Status NamespacePrepared::note(const std::string& line) {
+  const std::string text = line + "\n";
+  if (::write(journal_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return fail_errno("write the journal");
+  return {};
+}
+
 Status NamespacePrepared::claim() {
   TRY(steps_.enter("ids"));
   TRY_ASSIGN(ids_, allocate_ids(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
@@ -82,19 +124,23 @@ Status NamespacePrepared::claim() {
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
   if (plan_.image == PlanImage::kHost) {
+    TRY(steps_.enter("host-etc"));
     TRY_ASSIGN(etc_,
                image::host_etc_directory(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
   }
-  host_ = find_cgroups("/proc");
   TRY(steps_.enter("journal"));
-  std::string journal;
+  journal_ = Fd(::openat(place_.sandbox_directory_fd, kJournal,
+                         O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+  if (!journal_.valid()) return fail_errno("create the journal");
+  Status noted;
+  host_ = find_cgroups("/proc", [&](const std::string& probe) {
+    if (noted) noted = note(probe);
+  });
+  TRY(noted);
+  std::string lines;
   for (const CgroupPlace& place : host_.places)
-    journal += place.path + "/caisson-" + plan_.id + "\n";
-  const Fd file(::openat(place_.sandbox_directory_fd, kJournal,
-                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid()) return fail_errno("create the journal");
-  if (::write(file.get(), journal.data(), journal.size()) != static_cast<ssize_t>(journal.size()))
-    return fail_errno("write the journal");
+    lines += (lines.empty() ? "" : "\n") + place.path + "/caisson-" + plan_.id;
+  if (!lines.empty()) TRY(note(lines));
   TRY(steps_.enter("cgroup"));
   TRY_ASSIGN(groups_, CgroupTree::create(host_, plan_));
   return check_limits();
@@ -221,6 +267,10 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   box.guest_pid = static_cast<int>(pid);
   report_there.reset();
   guest_channel.reset();
+  if (groups_.empty()) {
+    TRY(note(std::string(kGuestLine) + std::to_string(pid) + " " +
+             std::to_string(start_time(static_cast<pid_t>(pid)))));
+  }
   TRY(steps_.enter("maps"));
   TRY(apply_outer_maps(ids_, static_cast<pid_t>(pid)));
   if (::write(maps_write.get(), "m", 1) != 1) return fail_errno("release the setup child");
@@ -307,6 +357,7 @@ class NamespaceWall final : public Wall {
     while (start < journal->size()) {
       const std::size_t end = std::min(journal->find('\n', start), journal->size());
       const std::string path = journal->substr(start, end - start);
+      if (path.starts_with(kGuestLine)) TRY(end_guest(path));
       // Only ever a group of ours.
       if (path.starts_with("/") && path.find("/caisson-") != std::string::npos)
         paths.push_back(path);
@@ -314,7 +365,7 @@ class NamespaceWall final : public Wall {
     }
     const CgroupTree tree = CgroupTree::adopt(std::move(paths));
     tree.kill();
-    TRY(tree.remove(2000));
+    TRY(tree.remove(kSweepPatienceMs));
     if (::unlinkat(directory_fd, kJournal, 0) != 0 && errno != ENOENT)
       return fail_errno("remove the journal");
     return {};

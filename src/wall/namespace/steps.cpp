@@ -8,9 +8,10 @@
 namespace caisson::wall {
 
 const char* const kStepNames[] = {
-    "sweep",   "register", "ids",    "journal", "cgroup",  "fork",   "image", "grants", "clone",
-    "maps",    "enter",    "private", "network", "userns", "layer",  "root",  "device", "process",
-    "system",  "etc",      "bind",   "pivot",   "limits",  "exec",   "ready", "confine", "up",
+    "sweep",  "register", "ids",    "host-etc", "journal", "cgroup",  "fork",
+    "image",  "grants",   "clone",  "maps",     "enter",   "private", "network",
+    "userns", "layer",    "root",   "device",   "process", "system",  "etc",
+    "bind",   "pivot",    "limits", "exec",     "ready",   "confine", "up",
 };
 const std::size_t kStepCount = sizeof kStepNames / sizeof kStepNames[0];
 
