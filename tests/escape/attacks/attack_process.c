@@ -46,7 +46,7 @@ ATTEMPT(61f) {
 }
 ATTEMPT(61g) {
   struct rlimit limit = {0, 0};
-  denied(syscall(SYS_prlimit64, 1, RLIMIT_NOFILE, &limit, NULL));
+  denied(syscall(SYS_prlimit64, 1, RLIMIT_CORE, &limit, NULL));
 }
 
 // 126: what /proc shows of processes that are not the command's.
