@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Iterator, NamedTuple
 
 # From low to high. A folder of src/ includes only folders before it; the guest stands on base alone.
-LAYERS = ["base", "policy", "image", "wall", "launcher", "box", "cli"]
+LAYERS = ["base", "guest", "policy", "image", "wall", "launcher", "box", "cli"]
 ALONE = {"guest": {"base", "guest"}}
 
 LINES_WARN, LINES_FAIL = 600, 800

@@ -62,10 +62,22 @@ Result<std::string> read_file(int directory_fd, const std::string& path, std::si
 }
 
 Result<std::string> read_again(int file_fd, std::size_t limit) {
-  std::string contents(limit, '\0');
-  const ssize_t got = ::pread(file_fd, contents.data(), contents.size(), 0);
-  if (got < 0) return fail_errno("pread");
-  contents.resize(static_cast<std::size_t>(got));
+  std::string contents;
+  std::size_t size = 0;
+  while (size < limit) {
+    if (size == contents.size())
+      contents.resize(std::min(limit, std::max<std::size_t>(1024, 2 * size)));
+    const ssize_t got = ::pread(file_fd, contents.data() + size, contents.size() - size,
+                                static_cast<off_t>(size));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return fail_errno("pread");
+    }
+    size += static_cast<std::size_t>(got);
+    // A file of the kernel's, read whole in one call, need not be asked again.
+    if (got == 0 || size < contents.size()) break;
+  }
+  contents.resize(size);
   return contents;
 }
 

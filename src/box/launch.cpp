@@ -18,6 +18,7 @@
 
 #include "base/paths.h"
 #include "base/sys.h"
+#include "guest/entry.h"
 #include "launcher/launcher.h"
 #include "launcher/registry.h"
 #include "wall/namespace/namespace_wall.h"
@@ -140,7 +141,7 @@ void wipe_environment() {
       ::dup2(null, 1) < 0)
     ::_exit(1);
   if (::close_range(kLauncherSocket + 1, ~0u, 0) != 0) ::_exit(1);
-  ::_exit(launcher::run_launcher(kLauncherSocket));
+  ::_exit(launcher::run_launcher(kLauncherSocket, guest::run_guest));
 }
 
 Result<pid_t> fork_launcher(int socket_fd) {

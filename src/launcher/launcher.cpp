@@ -162,7 +162,7 @@ void reap_the_rest(int patience_ms) {
 
 }  // namespace
 
-int run_launcher(int control_fd) {
+int run_launcher(int control_fd, GuestEntry guest_entry) {
   // Killed or hung up on, we still clean up: the end of whoever asked is told by descriptor 3.
   for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_IGN);
   ::umask(077);
@@ -174,6 +174,7 @@ int run_launcher(int control_fd) {
     tell_failure(control_fd, std::move(request).error().with("plan"));
     return 1;
   }
+  request->plan.guest_entry = guest_entry;
   const auto wall = wall::make_namespace_wall();
   wall::Steps steps(request->plan.fault);
   const auto enter_and = [&](std::string_view step, auto action) {
@@ -187,8 +188,7 @@ int run_launcher(int control_fd) {
     return 1;
   }
   auto registration = enter_and("register", [&] {
-    return Registration::create(request->run_directory.get(), request->plan.id,
-                                request->plan.info);
+    return Registration::create(request->run_directory.get(), request->plan.id, request->plan.info);
   });
   if (!registration) {
     tell_failure(control_fd, steps.name(std::move(registration).error()));

@@ -8,11 +8,16 @@
 // of the supervisor only waits, answers its requests for places, and cleans up.
 #pragma once
 
+#include "base/switches.h"
+
 namespace caisson::launcher {
 
+// guest::run_guest, handed in by the program: the launcher itself knows no guest.
+using GuestEntry = int (*)(int channel_fd, int userns_fd, SwitchMask switches);
+
 // The launcher's whole life in this process, which must be single-threaded and is changed for good
-// (signals, umask, subreaper). Borrows `control_fd`. Returns the exit status: 0 when all is
-// removed.
-int run_launcher(int control_fd);
+// (signals, umask, subreaper). PID 1 of the sandbox becomes `guest_entry`, or the guest's program
+// where that is null. Borrows `control_fd`. Returns the exit status: 0 when all is removed.
+int run_launcher(int control_fd, GuestEntry guest_entry);
 
 }  // namespace caisson::launcher

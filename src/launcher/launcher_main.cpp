@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "guest/entry.h"
 #include "wall/namespace/steps.h"
 
 namespace {
@@ -35,5 +36,5 @@ int main(int argc, char** argv) {
     (void)!::write(2, kText.data(), kText.size());
     return 125;
   }
-  return caisson::launcher::run_launcher(kControlFd);
+  return caisson::launcher::run_launcher(kControlFd, caisson::guest::run_guest);
 }

@@ -52,6 +52,8 @@ struct Plan {
   // launcher's own, and (test build alone) what is left out and where a fault is injected.
   std::vector<int> descriptors;
   int guest_fd = -1;
+  // The guest as a function of the launcher's own program; null: guest_fd is executed.
+  int (*guest_entry)(int channel_fd, int userns_fd, SwitchMask switches) = nullptr;
   SwitchMask switches = 0;
   std::string fault;
 };

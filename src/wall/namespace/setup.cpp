@@ -204,6 +204,13 @@ Status Setup::become_guest() {
   if (::dup2(channel, kChannelFd) < 0) return fail_errno("dup2 channel");
   if (inner >= 0 && ::dup2(inner, kUsernsFd) < 0) return fail_errno("dup2 userns");
   ::syscall(SYS_close_range, static_cast<unsigned>(inner >= 0 ? 5 : 4), ~0u, CLOSE_RANGE_CLOEXEC);
+  ::umask(022);
+  if (plan_.guest_entry != nullptr) {
+    // Nothing of what the setup held comes along but these; CLOSE_RANGE_CLOEXEC would need an
+    // execve.
+    ::syscall(SYS_close_range, static_cast<unsigned>(inner >= 0 ? 5 : 4), ~0u, 0);
+    ::_exit(plan_.guest_entry(kChannelFd, inner >= 0 ? kUsernsFd : -1, plan_.switches));
+  }
   std::string name = "caisson-guest", channel_flag = "--channel=3", userns_flag = "--userns=4";
   std::string switches = "--switches=";
   for (std::size_t i = 0; i < kMechanismCount; ++i) {
@@ -216,7 +223,6 @@ Status Setup::become_guest() {
   if (plan_.switches != 0) arguments.push_back(switches.data());
   arguments.push_back(nullptr);
   char* environment[] = {nullptr};
-  ::umask(022);
   ::syscall(SYS_execveat, guest, "", arguments.data(), environment, AT_EMPTY_PATH);
   return fail_errno("execveat caisson-guest");
 }
