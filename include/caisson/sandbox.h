@@ -97,8 +97,8 @@ struct RunResult {
 };
 
 struct CreateOptions {
-  // The sandbox outlives this object and its first command; it ends at its deadline (limits.timeout
-  // after it was made) or by `end()` of any connection to it.
+  // The sandbox outlives this object. It lives for its first command: until that ends, also for its
+  // limits, or until `end()` of any connection to it.
   bool detached = false;
 };
 

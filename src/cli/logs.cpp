@@ -26,7 +26,9 @@ constinit const CommandTable kLogsTable = {
     .name = "logs",
     .synopsis = "[OPTIONS] ID",
     .summary = "Show the output of a sandbox that was left running",
-    .text = "The last 1 MiB of stdout and of stderr are kept while the sandbox lives.",
+    .text =
+        "The last 1 MiB of output is kept while the sandbox lives, which is until its program "
+        "ends.",
     .groups = kGroups,
     .examples = kExamples,
     .complete = Complete::kSandbox};

@@ -23,8 +23,8 @@ namespace {
 constexpr std::array<Option, 7> kOwnOptions = {{
     {.name = "--detach",
      .letter = 'd',
-     .help = "Leave it running and print its id; see caisson "
-             "ps, logs, exec, cp and kill. It ends --timeout after its start."},
+     .help = "Leave it running and print its id; see caisson ps, logs, exec, cp and kill. It ends "
+             "with the program."},
     {.name = "--interactive",
      .letter = 'i',
      .help = "Pass on input also from a terminal; from a "
