@@ -88,6 +88,7 @@ Result<std::unique_ptr<ExecStream>> ExecStream::open(std::uint32_t id, ExecReque
                                                      const Channel& channel) {
   ExecDescriptors child;
   child.userns_fd = inside.userns.get();
+  child.open_files = inside.open_files;
   child.disabled_mechanisms = inside.disabled_mechanisms;
   child.cgroups = std::move(cgroups);
   if (request.want_listener && !channel.passes_descriptors())

@@ -118,7 +118,8 @@ Status enter_cgroups(const std::vector<Fd>& cgroups) {
   return {};
 }
 
-Status set_limits(const std::vector<ExecRequest::Limit>& limits) {
+Status set_limits(const std::vector<ExecRequest::Limit>& limits, const rlimit& open_files) {
+  if (::setrlimit(RLIMIT_NOFILE, &open_files) != 0) return fail_errno("setrlimit of open files");
   for (const ExecRequest::Limit& limit : limits) {
     const rlimit value{limit.soft, limit.hard};
     if (::setrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0)
@@ -230,7 +231,9 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
   if ((request.terminal || is_on(Mechanism::kNewSession)) && ::setsid() < 0)
     return fail_errno("setsid");
   if (!request.terminal) TRY(set_up_pipes(descriptors));
-  if (is_on(Mechanism::kRlimits)) TRY(set_limits(request.limits));
+  const bool limited = is_on(Mechanism::kRlimits);
+  TRY(set_limits(limited ? request.limits : std::vector<ExecRequest::Limit>(),
+                 descriptors.open_files));
   ::umask(022);
 
   ConfineOptions options;

@@ -6,6 +6,8 @@
 // without an error means that the command runs.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,6 +68,7 @@ struct ExecDescriptors {
   Fd report;
   std::vector<Fd> cgroups;
   int userns_fd = -1;  // borrowed
+  rlimit open_files{};
   SwitchMask disabled_mechanisms = 0;
 };
 

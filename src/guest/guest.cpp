@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,8 @@ using proto::FrameType;
 using proto::Kind;
 using proto::Tag;
 
+// Four descriptors a stream, and what is on the way in.
+constexpr rlim_t kOpenFiles = proto::kMaxStreams * 4 + 256;
 constexpr std::uint64_t kMaxShutdownGraceMs = 60'000;
 // How often a shutdown looks whether everything has ended.
 constexpr auto kShutdownLook = std::chrono::milliseconds(20);
@@ -43,6 +46,16 @@ Status occupy_standard_descriptors() {
       return {};
     }
   }
+}
+
+// Room for every stream's descriptors; returns what it was.
+Result<rlimit> raise_open_files() {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_NOFILE, &before) != 0) return fail_errno("getrlimit of open files");
+  const rlimit wanted{std::max(before.rlim_cur, std::min(kOpenFiles, before.rlim_max)),
+                      before.rlim_max};
+  if (::setrlimit(RLIMIT_NOFILE, &wanted) != 0) return fail_errno("setrlimit of open files");
+  return before;
 }
 
 Result<Fd> take_signals() {
@@ -101,6 +114,7 @@ Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
   if (is_init() && ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 &&
       !is_off(options.inside.disabled_mechanisms, Mechanism::kLandlock))
     TRY(enter_landlock(LandlockScope::kSignalsAndSockets));
+  TRY_ASSIGN(options.inside.open_files, raise_open_files());
   TRY_ASSIGN(Fd signals, take_signals());
   if (options.inside.userns.valid() &&
       ::fcntl(options.inside.userns.get(), F_SETFD, FD_CLOEXEC) != 0)

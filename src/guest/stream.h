@@ -48,6 +48,8 @@ class Poller {
 struct Inside {
   Fd userns;  // invalid: children stay in the guest's user namespace
   SwitchMask disabled_mechanisms = 0;
+  // RLIMIT_NOFILE as the guest found it; its own is higher, for all its streams.
+  rlimit open_files{};
 };
 
 class Stream {

@@ -84,9 +84,11 @@ class Watcher {
   Status add(const std::string& path, std::size_t depth, Found found) {
     if (directories_.size() >= kMaxWatches || depth > kMaxDepth)
       return tell(WatchEvent::kOverflow, path, {}, true);
+    const Found below_found = found;
     const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), kMask);
     if (watch < 0) return errno == ENOSPC ? tell(WatchEvent::kOverflow, path, {}, true) : Status();
-    directories_[watch] = path;
+    // One that has a watch already has told of its entries.
+    if (!directories_.insert_or_assign(watch, path).second) found = Found::kSilent;
     if (!recursive_) return {};
     DIR* const directory = ::opendir(path.c_str());
     if (directory == nullptr) return {};
@@ -105,7 +107,7 @@ class Watcher {
     }
     ::closedir(directory);
     TRY(std::move(status));
-    for (const std::string& child : below) TRY(add(child, depth + 1, found));
+    for (const std::string& child : below) TRY(add(child, depth + 1, below_found));
     return {};
   }
 
@@ -147,10 +149,10 @@ class Watcher {
     }
     if ((event.mask & IN_MOVED_TO) != 0 && !moved.path.empty()) {
       TRY(tell(WatchEvent::kRenamed, moved.path, path, directory));
-      // One that was moved before its watch could be placed has none.
-      const bool known = !directory || !recursive_ || rename_below(moved.path, path);
+      if (directory) rename_below(moved.path, path);
       moved.path.clear();
-      return known ? Status() : add(path, 1, Found::kTold);
+      // What was moved before its watch could be placed has none yet.
+      return directory && recursive_ ? add(path, 1, Found::kTold) : Status();
     }
     if ((event.mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
       TRY(tell(WatchEvent::kCreated, path, {}, directory));
@@ -163,14 +165,9 @@ class Watcher {
     return {};
   }
 
-  bool rename_below(const std::string& from, const std::string& to) {
-    bool any = false;
-    for (auto& [watch, path] : directories_) {
-      if (path != from && !path.starts_with(from + "/")) continue;
-      path = to + path.substr(from.size());
-      any = true;
-    }
-    return any;
+  void rename_below(const std::string& from, const std::string& to) {
+    for (auto& [watch, path] : directories_)
+      if (path == from || path.starts_with(from + "/")) path = to + path.substr(from.size());
   }
 
   Fd inotify_;
