@@ -349,4 +349,19 @@ class GuestProcess {
   bool end_seen_ = false;
 };
 
+// A guest and a directory of its own.
+class WithDirectory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // In memory where that is possible: some of these trees are large.
+    root_ = std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") +
+            "/caisson-guest-XXXXXX";
+    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  GuestProcess guest_;
+  std::string root_;
+};
+
 }  // namespace caisson::guest::testing
