@@ -143,9 +143,8 @@ Status Sandbox::State::copy_grants(const policy::SpecValues& spec,
   for (const policy::Grant& grant : spec.grants) {
     if (grant.mode != policy::GrantMode::kCopy) continue;
     const box::HostPath source = std::move(sources[at++]);
-    auto copied =
-        box::copy_in(*connection, source, box::last_component(grant.from), grant.to, account.user,
-                     box::Existing::kMerge);
+    auto copied = box::copy_in(*connection, source, box::last_component(grant.from), grant.to,
+                               account.user, box::Existing::kMerge);
     if (!copied.has_value())
       return fail(std::move(copied).error().with("copy " + grant.from + " to " + grant.to));
   }
