@@ -207,10 +207,11 @@ Status ExecStream::take(const proto::Frame& frame, Channel& channel) {
       return take_control(frame);
     case FrameType::kClose:
       // The peer has lost interest; it still hears how the command ended.
+      // Killed before its pipes close, which could end it in another way first.
       discarding_ = true;
+      kill();
       for (Output& output : outputs_) output.fd.reset();
       input_.reset();
-      kill();
       close_if_over(channel);
       return {};
     default:
