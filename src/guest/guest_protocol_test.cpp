@@ -209,5 +209,15 @@ TEST(Arguments, AreChecked) {
             std::make_pair(1, std::string("caisson-guest: channel: fcntl: Bad file descriptor\n")));
 }
 
+TEST(Arguments, SwitchesAreTheTestBuildsAlone) {
+  const auto [status, text] = start({"--switches=nonsense"});
+  EXPECT_EQ(status, 1);
+#if defined(CAISSON_TEST_SWITCHES)
+  EXPECT_TRUE(text.starts_with("caisson-guest: unknown mechanism \"nonsense\"; known are"));
+#else
+  EXPECT_TRUE(text.starts_with("caisson-guest: --switches=nonsense: allowed are --channel=N"));
+#endif
+}
+
 }  // namespace
 }  // namespace caisson::guest::testing
