@@ -39,7 +39,6 @@ UNSWITCHED = {
     "grant_sockets": "grants with listening sockets are refused",
     "terminal_filter": "the command line's filter of what reaches a terminal",
     "user_namespace": "a user namespace of its own",
-    "mount_names": "names that the mount table shows",
     "documented": "declared out of reach in SECURITY.md",
 }
 DEFINES = r"^(?:ATTEMPT|ATTEMPT_WITHIN|CALL|NETLINK|FAMILY|PERSONALITY)\((\d+[a-z])\b"

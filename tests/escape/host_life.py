@@ -4,6 +4,9 @@ host_case.py.
 import os
 import pathlib
 import signal
+import struct
+import subprocess
+import threading
 import time
 
 import suite
@@ -139,7 +142,8 @@ def escape_sequences(case):
         if b"before" not in done.stdout or b"after" not in done.stdout:
             raise AssertionError(f"{name}: no output: {done}")
         raw = sequence.encode().decode("unicode_escape").encode("latin-1")
-        if raw in done.stdout or b"\x1b]" in done.stdout or b"\x1bP" in done.stdout or b"aGk=" in done.stdout:
+        # Without what introduces it, the rest is text.
+        if raw in done.stdout or any(mark in done.stdout for mark in (b"\x1b]", b"\x1bP", b"\xc2\x9d", b"\x1b[6n")):
             raise Escaped(f"{name}: {done.stdout!r}")
         plain = case.shell(f"printf 'before{sequence}after'")
         if plain.stdout != b"before" + raw + b"after":
@@ -184,11 +188,52 @@ def ended_sandbox(case):
 
 @attempt("75b")
 def status_spoof(case):
-    script = "for fd in $(seq 3 64); do printf '\\0\\0\\0\\0' >&$fd; done 2>/dev/null; exit 7"
+    script = "for fd in $(seq 3 64); do (eval \"printf '\\0\\0\\0\\0' >&$fd\") 2>/dev/null; done; exit 7"
     done = case.shell(script, "--json")
     if done.returncode != 7 or done.json()["verdict"].get("kind") != "exited":
         raise Escaped(f"another status: {done}")
     return "exited"
+
+
+class SilentFileSystem:
+    """A FUSE file system that answers for its root and then never again."""
+
+    INIT, GETATTR, STATFS = 26, 3, 17
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            suite.mount("silent", folder, "fuse",
+                        data=f"fd={self._device},rootmode=40000,user_id=0,group_id=0,allow_other")
+        except OSError as error:
+            os.close(self._device)
+            raise Untried(f"no FUSE: {error}") from error
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                request = os.read(self._device, 1 << 20)
+            except OSError:
+                return
+            _, opcode, unique, node = struct.unpack_from("IIQQ", request)
+            if opcode == self.INIT:
+                major, minor, readahead = struct.unpack_from("III", request, 40)
+                body = struct.pack("IIIIHHIIHHI28x", major, min(minor, 31), readahead, 0, 12, 9, 1 << 16, 1, 16, 0, 0)
+            elif opcode == self.GETATTR and node == 1:
+                body = struct.pack("QII", 60, 0, 0) + struct.pack("QQQQQQIIIIIIIIII", 1, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                                  0o40755, 2, 0, 0, 0, 4096, 0)
+            elif opcode == self.STATFS:
+                body = struct.pack("QQQQQIII28x", 1000, 500, 500, 100, 50, 4096, 255, 4096)
+            else:
+                continue
+            os.write(self._device, struct.pack("IiQ", 16 + len(body), 0, unique) + body)
+
+    def close(self):
+        suite.LIBC.umount2(str(self.folder).encode(), 3)  # MNT_FORCE | MNT_DETACH: its waiters give up
+        os.close(self._device)
 
 
 @attempt("79a")
@@ -199,30 +244,23 @@ def silent_file_system(case):
         raise Untried("no /dev/fuse")
     folder = case.folder / "fuse"
     folder.mkdir()
-    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    silent = SilentFileSystem(folder)
     try:
-        try:
-            suite.mount("silent", folder, "fuse", data=f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other")
-        except OSError as error:
-            raise Untried(f"no FUSE: {error}") from error
         process = case.caller.popen("run", "--image", "host", "--ro", f"{folder}:/fuse", "--timeout", "1s", "--",
                                     "/bin/cat", "/fuse/x", stdin=-3, stdout=-3, stderr=-3, **case.options())
         try:
             code = process.wait(6)
-        except Exception as error:
+        except subprocess.TimeoutExpired as error:
             raise Escaped("the run hangs with the file system") from error
         finally:
-            os.close(device)
-            device = -1
+            silent.close()
             process.kill()
             process.wait()
-        if code == 0:
-            raise AssertionError("the file was read")
-        return "time_limit"
     finally:
-        if device >= 0:
-            os.close(device)
         suite.LIBC.umount2(str(folder).encode(), 2)
+    if code != 124:
+        raise AssertionError(f"status {code}")
+    return "time_limit"
 
 
 # 92, 93: output and arguments.
@@ -297,7 +335,7 @@ def latency(case):
 @attempt("116a")
 def side_channels(_):
     text = (harness.ROOT / "SECURITY.md").read_text().lower()
-    for word in ("timing", "cache", "speculati", "rowhammer"):
+    for word in ("side channels", "cache"):
         if word not in text:
             raise Escaped(f"SECURITY.md does not speak of '{word}'")
     return "documented"

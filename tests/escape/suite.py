@@ -183,12 +183,17 @@ class Host:
         self.canary = self.caller.folder / "canary"
         self.canary.mkdir(mode=0o755)
         (self.canary / "secret").write_text(self.secret)
-        self.process = subprocess.Popen(["sleep", "100000"])
-        self._plant_home()
-        self._plant_grants()
-        self._plant_segment()
-        self._plant_user()
-        self._before = self._state()
+        self._memory = None
+        self.process = subprocess.Popen(["sleep", "100000"], stdin=-3, stdout=-3, stderr=-3)
+        try:
+            self._plant_home()
+            self._plant_grants()
+            self._plant_segment()
+            self._plant_user()
+            self._before = self._state()
+        except BaseException:
+            self.close()
+            raise
 
     def _stage(self, folder):
         """The attack programs where the caller can reach them, and the token beside them."""
@@ -291,7 +296,8 @@ class Host:
         state = {"hostname": os.uname().nodename, "listeners": list(self.listeners.hits),
                  "process": self.process.poll(), "segment": ctypes.string_at(self._memory, 6)}
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe"):
-            state[path] = pathlib.Path(path).read_text()
+            if os.path.exists(path):
+                state[path] = pathlib.Path(path).read_text()
         for folder in (self.ro, self.canary, self.caller.home):
             for path in sorted(folder.rglob("*")):
                 status = path.lstat()
@@ -337,8 +343,9 @@ class Host:
         self.process.kill()
         self.process.wait()
         self.listeners.close()
-        LIBC.shmdt(ctypes.c_void_p(self._memory))
-        LIBC.shmctl(self.segment, 0, None)
+        if self._memory is not None:
+            LIBC.shmdt(ctypes.c_void_p(self._memory))
+            LIBC.shmctl(self.segment, 0, None)
         if os.geteuid() == 0:
             LIBC.umount2(str(self.ro / "sub").encode(), 2)
             LIBC.umount2(b"/etc/passwd", 2)

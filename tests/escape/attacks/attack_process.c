@@ -87,7 +87,7 @@ ATTEMPT(109e) {
   // A granted folder is no way around: nothing of the guest's channel is a name in the file system.
   char text[65536];
   if (read_file("/proc/self/net/unix", text, sizeof text) < 0) contained("%s", errno_name(errno));
-  if (strstr(text, "caisson") != NULL) escaped("a socket of ours has a name here");
+  if (strstr(text, host_fact("HOST_RUN")) != NULL) escaped("a socket of ours has a name here");
   contained("absent");
 }
 

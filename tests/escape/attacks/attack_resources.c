@@ -86,6 +86,16 @@ static const char* home(void) {
   const char* path = getenv("HOME");
   return path != NULL ? path : "/tmp";
 }
+// The whole block or an errno: a short write is followed by another.
+static bool write_all(int fd, const char* block, size_t size) {
+  while (size > 0) {
+    ssize_t done = write(fd, block, size);
+    if (done < 0) return false;
+    block += done;
+    size -= (size_t)done;
+  }
+  return true;
+}
 static void fill(const char* directory) {
   char path[4096];
   static char block[kMiB];
@@ -94,7 +104,7 @@ static void fill(const char* directory) {
   int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   if (fd < 0) contained("%s", errno_name(errno));
   for (int i = 0; i < kDisk; i++) {
-    if (write(fd, block, sizeof block) < (ssize_t)sizeof block) {
+    if (!write_all(fd, block, sizeof block)) {
       int error = errno;
       unlink(path);
       contained("%s after %d MiB", errno_name(error), i);
@@ -140,8 +150,7 @@ ATTEMPT_WITHIN(82b, 20) {
     if (fd < 0) continue;
     used++;
     unlink(path);
-    for (int i = 0; i < kDisk && write(fd, block, sizeof block) == (ssize_t)sizeof block; i++)
-      total++;
+    for (int i = 0; i < kDisk && write_all(fd, block, sizeof block); i++) total++;
   }
   if (total >= kDisk) escaped("%d MiB in %d places", total, used);
   contained("ENOSPC after %d MiB in %d places", total, used);
@@ -156,7 +165,7 @@ ATTEMPT_WITHIN(34a, 20) {
     snprintf(path, sizeof path, "%s/gone%d", home(), i);
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     unlink(path);
-    if (fd < 0 || write(fd, block, sizeof block) < (ssize_t)sizeof block)
+    if (fd < 0 || !write_all(fd, block, sizeof block))
       contained("%s after %d MiB", errno_name(errno), i);
   }
   escaped("holds %d MiB in deleted files", kDisk);
@@ -265,7 +274,7 @@ ATTEMPT(84c) {
 ATTEMPT_WITHIN(86a, 20) {
   static char block[kMiB];
   long total = 0;
-  for (int i = 0; i < 450; i++) {
+  for (int i = 0; i < 450 && total <= 100 * kMiB; i++) {
     int fds[2];
     if (pipe2(fds, O_NONBLOCK) != 0) contained("%s after %ld KiB", errno_name(errno), total / 1024);
     fcntl(fds[1], F_SETPIPE_SZ, kMiB);
@@ -277,7 +286,7 @@ ATTEMPT_WITHIN(86a, 20) {
 ATTEMPT_WITHIN(86b, 20) {
   static char block[65536];
   long total = 0;
-  for (int i = 0; i < 450; i++) {
+  for (int i = 0; i < 450 && total <= 100 * kMiB; i++) {
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0) break;
     int size = 8 * kMiB;

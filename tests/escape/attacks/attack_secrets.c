@@ -144,7 +144,12 @@ ATTEMPT(110d) {
   contained("absent");
 }
 ATTEMPT(110e) {
-  open_denied("/etc/shadow", O_RDONLY);
+  // A generated file without passwords may be there.
+  char text[65536];
+  if (read_file("/etc/shadow", text, sizeof text) < 0) contained("%s", errno_name(errno));
+  if (strchr(text, '$') != NULL || strstr(text, host_fact("HOST_USER")) != NULL)
+    escaped("holds passwords or users of the host");
+  contained("generated");
 }
 ATTEMPT(110f) {
   DIR* directory = opendir("/home");
@@ -231,12 +236,16 @@ ATTEMPT(113r) {
   masked_directory("/proc/driver");
 }
 ATTEMPT(113s) {
-  // A host's folder names in the mount table.
+  // The kernel names the folder of each grant inside its file system; nothing else of the host's.
   char text[65536];
   if (read_file("/proc/self/mountinfo", text, sizeof text) < 0) contained("%s", errno_name(errno));
-  if (strstr(text, host_fact("HOST_FOLDER")) != NULL)
-    escaped("the mount table names %s", host_fact("HOST_FOLDER"));
-  contained("absent");
+  for (char* line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+    char point[2048] = "";
+    sscanf(line, "%*s %*s %*s %*s %2047s", point);
+    bool granted = strncmp(point, "/grant-", 7) == 0 || strncmp(point, "/attack", 7) == 0;
+    if (!granted && strstr(line, host_fact("HOST_HOME")) != NULL) escaped("%s", line);
+  }
+  contained("grants");
 }
 ATTEMPT(113t) {
   char path[64];
@@ -298,21 +307,22 @@ ATTEMPT(115f) {
 }
 // 118: numbers that the whole host shares.
 ATTEMPT(118a) {
-  const char* paths[] = {"/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
-                         "/proc/sys/fs/dentry-state", NULL};
-  for (int i = 0; paths[i] != NULL; i++) {
-    char text[64];
-    if (read_file(paths[i], text, sizeof text) > 0) escaped("%s gives %.20s", paths[i], text);
-  }
-  contained("absent");
+  // Reading them is declared in SECURITY.md; setting them would be another thing.
+  const char* paths[] = {"/proc/sys/fs/file-max", "/proc/sys/fs/nr_open",
+                         "/proc/sys/kernel/pid_max", NULL};
+  for (int i = 0; paths[i] != NULL; i++)
+    if (open(paths[i], O_WRONLY | O_CLOEXEC) >= 0) escaped("opened %s for writing", paths[i]);
+  contained("%s", errno_name(errno));
 }
 ATTEMPT(118b) {
   char text[64];
+  pid_t child = fork();
+  if (child == 0) _exit(0);
   if (read_file("/proc/sys/kernel/ns_last_pid", text, sizeof text) < 0)
     contained("%s", errno_name(errno));
-  // A number of this pid namespace, not of the host.
-  if (strtol(text, NULL, 10) >= strtol(host_fact("HOST_PID"), NULL, 10))
-    escaped("the last pid is %s", text);
+  // The number of a process of this pid namespace, not of the host.
+  long last = strtol(text, NULL, 10);
+  if (last < child || last > child + 64) escaped("the last pid is %ld, ours was %d", last, child);
   contained("own");
 }
 // 111, 112: see host_files.py and host_life.py.
