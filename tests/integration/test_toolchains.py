@@ -6,6 +6,7 @@ as an ordinary user; python, node and git also on the base image.
 """
 import glob
 import io
+import json
 import zipfile
 
 import frame
@@ -243,6 +244,43 @@ cmp t/sparse out/t/sparse; [ $(du -k out/t/sparse | cut -f1) -lt 1000 ]
 stat -c '%a %Y' out/t/deep/er out/t/a
 tar --zstd -cf t.tar.zst t 2>/dev/null || true; tar -cJf t.txz t/a; tar -xJf t.txz -C out2; cat out2/t/a
 """, wants=["b'kept'", "../a", "4751", "644 981173106"])
+
+
+class Sizes(Toolchain):
+    """Runtimes that size themselves by their control group find our limits, or do so when told."""
+
+    modes = ("root", "user", "base")
+
+    def test_node_sizes_its_heap_by_the_limit(self):
+        self.need("node")
+        script = "console.log(JSON.stringify([process.constrainedMemory(), require('v8').getHeapStatistics().heap_size_limit]))"
+        for mebibytes in (512, 2048):  # V8 takes 256 MiB at least
+            done = self.run_in("--memory", f"{mebibytes}MiB", "--disk", "32MiB", "--", "node", "-e", script)
+            self.assertEqual(done.returncode, 0, done)
+            constrained, heap = json.loads(done.out)
+            self.assertEqual(constrained, mebibytes << 20)
+            self.assertLess(heap, mebibytes << 20)
+
+    def test_node_ends_by_its_own_limit_first(self):
+        # Its own message names the cause; without the stand-in the kernel would end it.
+        self.need("node")
+        done = self.run_in("--memory", "512MiB", "--disk", "32MiB", "--", "node", "-e", "const a = []; for (;;) a.push({x: a.length})")
+        self.assertIn("heap out of memory", done.err, done)
+
+    def test_java_sizes_itself_when_told(self):
+        # It looks for a mount of the kernel's control group file system in /proc/self/mountinfo, which
+        # a sandbox never has, and takes the whole machine's memory; -XX:MaxRAM says what to take.
+        if self.image == "base":
+            return  # has no Java
+        self.need("java", "javac")
+        folder = self.given({"M.java": "public class M { public static void main(String[] a) { Runtime r = Runtime.getRuntime();\n"
+                                       "System.out.println(r.maxMemory() + \" \" + r.availableProcessors()); } }\n"})
+        done = self.run_in(*ROOM[:6], "--copy", f"{folder}:/home/user/w", "-e",
+                           "JAVA_TOOL_OPTIONS=-XX:MaxRAM=400m -XX:ActiveProcessorCount=1", "--", "java", "w/M.java")
+        self.assertEqual(done.returncode, 0, done)
+        memory, processors = map(int, done.out.split())
+        self.assertLess(memory, 400 << 20)
+        self.assertEqual(processors, 1)
 
 
 class OnTheHostImage(Toolchain):

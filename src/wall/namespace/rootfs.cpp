@@ -31,6 +31,9 @@ constexpr DeviceNode kDeviceNodes[] = {{"null", 1, 3},   {"zero", 1, 5},    {"fu
 // The tty group of Debian and most others.
 constexpr std::uint32_t kTtyGroup = 5;
 
+// How cgroup v1 writes that memory has no limit.
+constexpr const char* kNoLegacyLimit = "9223372036854771712";
+
 // Where the new root is put together: any directory that every host has. It is covered in this
 // mount namespace alone, which nobody else sees.
 constexpr const char* kAssembly = "/sys";
@@ -263,7 +266,9 @@ Status RootBuilder::make_image_root() {
 Status RootBuilder::make_directories() {
   for (const char* name : {"dev", "proc", "sys", "etc", "run", "var", "home", "mnt", "opt", "srv"})
     TRY(make_directory(root_.get(), name, 0755));
-  TRY(make_directory(root_.get(), "root", 0700));
+  // Where nobody inside is root the directory is nobody's to look into.
+  const bool has_root = mapped(ids_.inner_uids, 0).has_value();
+  TRY(make_directory(root_.get(), "root", has_root ? 0700 : 0));
   TRY(own(root_.get(), "root", 0, 0));
   TRY(make_directory(root_.get(), "tmp", 01777));
   if (plan_.image != PlanImage::kHost) return {};
@@ -313,7 +318,10 @@ Status RootBuilder::mount_devices() {
   TRY_ASSIGN(const Fd terminals,
              sys::make_mount("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
   TRY(sys::move_mount(terminals.get(), dev.get(), "pts"));
-  return {};
+  // Without ids of its own the command owns what the guest made: nothing is added to /dev or taken
+  // away. Devices can be written all the same; shm and pts are mounts of their own.
+  if (is_off(off_, Mechanism::kReadOnlyMounts)) return {};
+  return sys::mount_setattr(dev.get(), false, MOUNT_ATTR_RDONLY, 0);
 }
 
 Status RootBuilder::mount_process(int proc_fd) {
@@ -389,13 +397,22 @@ Status RootBuilder::make_system() {
   TRY(make_directory(mount.get(), "fs", 0755));
   TRY(make_directory(mount.get(), "fs/cgroup", 0755));
   TRY(put("fs/cgroup/memory.max", memory));
+  TRY(put("fs/cgroup/memory.high", "max"));
   TRY(put("fs/cgroup/cpu.max", quota + " 100000"));
   TRY(put("fs/cgroup/cgroup.controllers", "cpu memory pids"));
-  if (cgroups_ == CgroupMode::kHybrid || cgroups_ == CgroupMode::kLegacy) {
+  // Some look only below the group that /proc/self/cgroup names: that of the command, x1 and on.
+  // Commands beyond these find no limit, as on a host without control groups.
+  for (const char* group : {"x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8"}) {
+    if (::symlinkat(".", mount.get(), (std::string("fs/cgroup/") + group).c_str()) != 0)
+      return fail_errno("symlink in /sys/fs/cgroup");
+  }
+  // Without groups of ours /proc/self/cgroup still names the host's, which may be of either kind.
+  if (cgroups_ != CgroupMode::kUnified) {
     for (const char* name : {"fs/cgroup/memory", "fs/cgroup/cpu"})
       TRY(make_directory(mount.get(), name, 0755));
-    TRY(put("fs/cgroup/memory/memory.limit_in_bytes",
-            plan_.memory == 0 ? "9223372036854771712" : memory));
+    TRY(put("fs/cgroup/memory/memory.limit_in_bytes", plan_.memory == 0 ? kNoLegacyLimit : memory));
+    // Node takes neither where one is missing.
+    TRY(put("fs/cgroup/memory/memory.soft_limit_in_bytes", kNoLegacyLimit));
     TRY(put("fs/cgroup/cpu/cpu.cfs_quota_us", plan_.cpu_milli == 0 ? "-1" : quota));
     TRY(put("fs/cgroup/cpu/cpu.cfs_period_us", "100000"));
   }
