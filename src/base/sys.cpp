@@ -114,6 +114,7 @@ Result<Fd> make_mount(const char* type, std::span<const MountOption> options, un
 Status mount_setattr(int mount_fd, bool recursive, std::uint64_t set, std::uint64_t clear) {
   mount_attr attributes{};
   attributes.attr_set = set;
+  attributes.propagation = MS_PRIVATE;
   attributes.attr_clr = clear;
   const unsigned flags = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0u);
   if (::syscall(SYS_mount_setattr, mount_fd, "", flags, &attributes, sizeof attributes) != 0)

@@ -77,7 +77,9 @@ class Builder {
         if (::symlinkat(file.contents.c_str(), target_fd_, name.c_str()) != 0)
           return fail_errno("symlink " + name);
       } else {
-        TRY(write(target_fd_, name, file.mode, file.contents));
+        // Where the command's own id is the caller's, ownership keeps nobody out; no mode does it.
+        const bool secret = (file.mode & S_IROTH) == 0;
+        TRY(write(target_fd_, name, secret ? 0 : file.mode, file.contents));
       }
     }
     TRY_ASSIGN(const std::vector<HostEtcEntry> entries, open_host_etc(etc_fd_));

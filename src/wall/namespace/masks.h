@@ -6,14 +6,14 @@
 namespace caisson::wall {
 
 inline constexpr const char* kMaskedProc[] = {
-    "acpi",        "asound",     "bootconfig",   "bus",           "cmdline",
-    "config.gz",   "devices",    "diskstats",    "driver",        "dynamic_debug",
-    "fs",          "interrupts", "iomem",        "ioports",       "irq",
-    "kallsyms",    "kcore",      "key-users",    "keys",          "kmsg",
-    "kpagecgroup", "kpagecount", "kpageflags",   "latency_stats", "locks",
-    "modules",     "mtrr",       "pagetypeinfo", "partitions",    "pressure",
-    "sched_debug", "scsi",       "slabinfo",     "swaps",         "sysrq-trigger",
-    "timer_list",  "tty",        "vmallocinfo",
+    "acpi",          "buddyinfo",     "zoneinfo",    "asound",     "bootconfig",
+    "bus",           "cmdline",       "config.gz",   "devices",    "diskstats",
+    "driver",        "dynamic_debug", "fs",          "interrupts", "iomem",
+    "ioports",       "irq",           "kallsyms",    "kcore",      "key-users",
+    "keys",          "kmsg",          "kpagecgroup", "kpagecount", "kpageflags",
+    "latency_stats", "locks",         "modules",     "mtrr",       "pagetypeinfo",
+    "partitions",    "pressure",      "sched_debug", "scsi",       "slabinfo",
+    "swaps",         "sysrq-trigger", "timer_list",  "tty",        "vmallocinfo",
 };
 
 // Bound onto themselves read-only, before the masks go on.

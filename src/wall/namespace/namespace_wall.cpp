@@ -230,6 +230,9 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
     if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return fail_errno("securebits");
     if (::setresgid(-1, ids_.supervisor_gid, -1) != 0) return fail_errno("setresgid");
     if (::setresuid(-1, ids_.supervisor_uid, -1) != 0) return fail_errno("setresuid");
+    // That cleared it. A launcher that died meanwhile shows at the broker's socket, as soon as the
+    // box is up.
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("pdeathsig");
   }
   const auto unless_off = [&](Mechanism mechanism, std::uint64_t flag) -> std::uint64_t {
     return is_off(plan_.switches, mechanism) ? 0 : flag;

@@ -4,7 +4,8 @@
 // CAISSON_TIMINGS=1 writes what each step took to stderr ("timing STEP MICROSECONDS");
 // CAISSON_FAULT=STEP:kill ends the process at the beginning of that step with SIGKILL, and
 // CAISSON_FAULT=STEP:fail makes the step fail, so that the leak test can show that nothing stays
-// behind whichever step it is.
+// behind whichever step it is; CAISSON_FAULT=STEP:hang says so on stderr and stays there, so that
+// it can kill somebody else meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace caisson::wall {
 
 class Steps {
  public:
-  // `fault` is "STEP:kill", "STEP:fail", "timings" or empty; the release build ignores it.
+  // `fault` is "STEP:kill", "STEP:fail", "STEP:hang", "timings" or empty; the release build ignores
+  // it.
   explicit Steps(std::string fault) : fault_(std::move(fault)) {}
 
   // The last step is over: its time is told, and nothing more.
