@@ -120,6 +120,10 @@ Status NamespacePrepared::note(const std::string& line) {
 Status NamespacePrepared::claim() {
   TRY(steps_.enter("ids"));
   TRY_ASSIGN(ids_, allocate_ids(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
+  if (is_off(plan_.switches, Mechanism::kIdMap) && ids_.mode == IdMode::kRoot) {
+    // The sandbox's ids are the host's of the same number, its root included.
+    ids_.outer_uids.back() = ids_.outer_gids.back() = {1, 0, kRange};
+  }
   if (plan_.privileges != 0 && ids_.mode == IdMode::kSingle)
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
