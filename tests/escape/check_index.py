@@ -74,7 +74,12 @@ def control_of(row):
     """What a control switches off, the mechanism first: a list, or None where there is no control."""
     if row.control.startswith("-") or row.control.startswith("with "):
         return None
-    return row.control.removeprefix("vm: ").split(" + ")
+    return row.control.removeprefix("vm: ").partition(" as uid ")[0].split(" + ")
+
+
+def control_user(row):
+    """The id that the command of a control runs as, or None for the usual one."""
+    return row.control.partition(" as uid ")[2] or None
 
 
 def has_control(row):

@@ -288,7 +288,7 @@ ATTEMPT(105b) {
   reach_none(host_addresses(), (int[]){8443, 0}, SOCK_STREAM, 262 /* IPPROTO_MPTCP */);
 }
 // 106: sockets with names that are no files.
-ATTEMPT(106a) {
+static void connect_abstract(void) {
   const char* name = host_fact("HOST_ABSTRACT");
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   memcpy(address.sun_path + 1, name, strlen(name));
@@ -297,23 +297,17 @@ ATTEMPT(106a) {
   denied(connect(fd, (struct sockaddr*)&address,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))));
 }
+ATTEMPT(106a) {
+  connect_abstract();
+}
+ATTEMPT(106c) {
+  connect_abstract();
+}
 ATTEMPT(106b) {
   char text[65536];
   if (read_file("/proc/self/net/unix", text, sizeof text) < 0) contained("%s", errno_name(errno));
   if (strstr(text, host_fact("HOST_ABSTRACT")) != NULL) escaped("sees the host's sockets");
   contained("absent");
-}
-ATTEMPT(106c) {
-  const char* name = host_fact("HOST_ABSTRACT");
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  memcpy(address.sun_path + 1, name, strlen(name));
-  int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) contained("%s", errno_name(errno));
-  int result = connect(fd, (struct sockaddr*)&address,
-                       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name)));
-  // The listener is a stream socket: EPROTOTYPE would show that it is there.
-  if (result < 0 && errno == EPROTOTYPE) escaped("the host's socket is there: EPROTOTYPE");
-  denied(result);
 }
 // 107: changing the network.
 ATTEMPT(107a) {
