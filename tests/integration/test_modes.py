@@ -161,6 +161,9 @@ for family, address in ((socket.AF_INET, '192.0.2.1'), (socket.AF_INET6, '2001:d
     def test_processors_and_memory_of_the_stand_in(self):
         text = self.said("cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max; ls /sys", "--memory", "300MiB", "--disk", "32MiB", "--cpus", "0.5")
         self.assertEqual(text.split("\n")[:3], [str(300 << 20), "50000 100000", "fs"])
+        # Where libraries look: below the group that a line of /proc/self/cgroup names.
+        text = self.said("cat /sys/fs/cgroup$(sed -n s/0:://p /proc/self/cgroup)/memory.max", "--memory", "300MiB", "--disk", "32MiB")
+        self.assertEqual(text, f"{300 << 20}\n")
 
 
 class Files(Behaviour):
