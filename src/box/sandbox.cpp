@@ -22,6 +22,7 @@
 #include "box/launch.h"
 #include "box/registry.h"
 #include "box/result_json.h"
+#include "box/sockets.h"
 #include "image/store.h"
 #include "wall/plan.h"
 
@@ -81,6 +82,25 @@ class PlanDescriptors {
  private:
   std::vector<int> numbers_;
 };
+
+// Sockets of the host in a granted directory are covered by a device that cannot be opened there.
+Status cover_sockets(const policy::Grant& grant, int directory_fd, wall::Plan& plan,
+                     PlanDescriptors& descriptors, Fd& cover) {
+  auto sockets = box::find_sockets(directory_fd);
+  if (!sockets.has_value()) return fail(std::move(sockets).error().with("files: " + grant.from));
+  for (const std::string& path : *sockets) {
+    if (plan.grants.size() >= policy::kMaxGrants)
+      return fail(Error::precondition(
+          "files: " + grant.from + ": the granted directories hold too many sockets of the host"));
+    if (!cover.valid()) {
+      cover = Fd(::open("/dev/null", O_PATH | O_CLOEXEC));
+      if (!cover.valid()) return fail_errno("open /dev/null");
+    }
+    plan.grants.push_back(
+        {.fd = descriptors.add(cover.get()), .to = grant.to + "/" + path, .directory = false});
+  }
+  return {};
+}
 
 wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) {
   wall::Plan plan;
@@ -172,6 +192,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY_ASSIGN(box::Launch launch, box::Launch::start());
   PlanDescriptors descriptors;
   std::vector<box::HostPath> granted, copied;
+  Fd cover;  // what lies over sockets of the host
   TRY_ASSIGN(ResolvedImage image, resolve_image(spec->image));
   const int root_fd = image.files.has_value() ? image.files->root_directory.get() : -1;
   state->account = box::find_account(root_fd, spec->user);
@@ -194,6 +215,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
                            .writable = grant.mode == policy::GrantMode::kReadWrite,
                            .owner_uid = opened->uid,
                            .owner_gid = opened->gid});
+    if (opened->directory) TRY(cover_sockets(grant, opened->fd.get(), plan, descriptors, cover));
     granted.push_back(std::move(*opened));
   }
   for (const policy::Output& output : spec->outputs) {

@@ -482,7 +482,8 @@ Status RootBuilder::bind_grants() {
     } else {
       const Fd file(
           ::openat(parent.get(), leaf.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0444));
-      if (!file.valid() && errno != EACCES && errno != EROFS)
+      // What is there already may be anything that is no directory.
+      if (!file.valid() && errno != EACCES && errno != EROFS && errno != ENXIO)
         return fail_errno("create " + grant.to);
     }
     TRY_ASSIGN(const Fd target,
