@@ -55,7 +55,6 @@ class Setup {
 };
 
 Status Setup::enter_namespaces() {
-  TRY(steps_.enter("enter"));
   // The supervisor is our parent in another pid namespace; if it dies so do we, and with PID 1
   // everything inside.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
@@ -65,6 +64,7 @@ Status Setup::enter_namespaces() {
     got = ::read(input_.maps_written.get(), &byte, 1);
   } while (got < 0 && errno == EINTR);
   if (got != 1) return fail(Error{Code::kCancelled, "the supervisor is gone"});
+  TRY(steps_.enter("enter"));
   // Ids of U from now on; the host ids behind them are nobody's.
   if (input_.ids.mode == IdMode::kRoot && ::setgroups(0, nullptr) != 0)
     return fail_errno("setgroups");
