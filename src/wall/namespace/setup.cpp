@@ -169,7 +169,7 @@ Status Setup::drop_capabilities() {
       ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return fail_errno("prctl no_new_privs");
   // The guest needs none: it is the owner of N, which gives it every right there and none here.
-  if (off(Mechanism::kCapabilities)) return {};
+  if (off(Mechanism::kCapabilities) || off(Mechanism::kNestedUserns)) return {};
   // With no_new_privs and locked securebits the bounding set bounds nothing any more.
   for (unsigned long capability = 0; plan_.privileges != 0; ++capability) {
     if (::prctl(PR_CAPBSET_DROP, capability) != 0) break;
