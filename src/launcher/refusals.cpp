@@ -1,5 +1,6 @@
 #include "launcher/refusals.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -86,7 +87,13 @@ std::string name_of(const seccomp_data& call) {
 
 }  // namespace
 
-void Refusals::serve(bool hung_up) {
+void Refusals::serve(short ready) {
+  if ((ready & POLLIN) == 0) {
+    // No process with that filter lives any more. Receiving now would wait for ever: kernels before
+    // 6.11 do not tell a receiver that nobody is left.
+    if ((ready & (POLLHUP | POLLERR | POLLNVAL)) != 0) listener_.reset();
+    return;
+  }
   // The structures may be larger in the running kernel than in our headers.
   union {
     seccomp_notif value;
@@ -97,11 +104,8 @@ void Refusals::serve(bool hung_up) {
     char room[256];
   } answer;
   std::memset(&request, 0, sizeof request);
-  if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) {
-    // ENOENT: the caller died meanwhile. Nothing waits any more when the other end is gone.
-    if (hung_up) listener_.reset();
-    return;
-  }
+  // ENOENT: the caller died meanwhile.
+  if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) return;
   std::memset(&answer, 0, sizeof answer);
   answer.value.id = request.value.id;
   answer.value.error = -EPERM;

@@ -15,8 +15,8 @@ class Refusals {
   void set_listener(Fd listener) { listener_ = std::move(listener); }
   // -1 when there is none (any more).
   int fd() const { return listener_.get(); }
-  // Answers what waits now; `hung_up` tells that no process with that filter lives any more.
-  void serve(bool hung_up);
+  // Answers one call that waits, as `ready`, what poll said of fd(), tells.
+  void serve(short ready);
   const std::vector<Refusal>& list() const { return list_; }
 
  private:

@@ -601,8 +601,7 @@ void Supervisor::turn() {
   for (const std::uint32_t number : listening) {
     const short ready = entries[at++].revents;
     const auto found = streams_.find(number);
-    if (ready != 0 && found != streams_.end())
-      found->second.command->refusals().serve((ready & POLLHUP) != 0);
+    if (ready != 0 && found != streams_.end()) found->second.command->refusals().serve(ready);
   }
   if ((entries[3].revents & POLLIN) != 0) accept_client();
   check_commands();
