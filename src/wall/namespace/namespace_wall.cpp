@@ -1,9 +1,11 @@
 #include "wall/namespace/namespace_wall.h"
 
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +40,14 @@ std::uint64_t start_time(pid_t pid) {
   std::size_t at = stat->rfind(')');
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat->find(' ', at + 1);
   return at == std::string::npos ? 0 : std::strtoull(stat->c_str() + at, nullptr, 10);
+}
+
+// A sweep removes nothing else, whatever the journal holds.
+bool is_group_of_ours(const std::string& path) {
+  struct statfs facts{};
+  return path.starts_with("/") && path.substr(path.rfind('/')).starts_with("/caisson-") &&
+         ::statfs(path.c_str(), &facts) == 0 &&
+         (facts.f_type == CGROUP_SUPER_MAGIC || facts.f_type == CGROUP2_SUPER_MAGIC);
 }
 
 // Ends PID 1 of a sandbox, and with it everything inside, and waits for that.
@@ -118,6 +128,9 @@ Status NamespacePrepared::note(const std::string& line) {
 }
 
 Status NamespacePrepared::claim() {
+  if (plan_.layer != 0)
+    return fail(Error{Code::kUnimplemented,
+                      "layer: quota is not there yet in this version; allowed is tmpfs"});
   TRY(steps_.enter("ids"));
   TRY_ASSIGN(ids_, allocate_ids(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
   if (is_off(plan_.switches, Mechanism::kIdMap) && ids_.mode == IdMode::kRoot) {
@@ -178,7 +191,7 @@ Result<RootParts> NamespacePrepared::make_parts() {
     if (is_off(plan_.switches, Mechanism::kMountFlags)) flags = 0;
     if (!grant.writable && !is_off(plan_.switches, Mechanism::kReadOnlyMounts))
       flags |= MOUNT_ATTR_RDONLY;
-    TRY_ASSIGN(parts.grants[i], clone_mount(plan_.descriptors[grant.fd], flags));
+    TRY_ASSIGN(parts.grants[i], clone_mount(plan_.descriptors[grant.fd], flags, plan_.switches));
     const std::pair owner(grant.owner_uid, grant.owner_gid);
     if (!mapping.valid() || mapping_of != owner) {
       const auto uid = ids_.host_uid(plan_.user_uid), gid = ids_.host_gid(plan_.user_gid);
@@ -365,9 +378,7 @@ class NamespaceWall final : public Wall {
       const std::size_t end = std::min(journal->find('\n', start), journal->size());
       const std::string path = journal->substr(start, end - start);
       if (path.starts_with(kGuestLine)) TRY(end_guest(path));
-      // Only ever a group of ours.
-      if (path.starts_with("/") && path.find("/caisson-") != std::string::npos)
-        paths.push_back(path);
+      if (is_group_of_ours(path)) paths.push_back(path);
       start = end + 1;
     }
     const CgroupTree tree = CgroupTree::adopt(std::move(paths));
