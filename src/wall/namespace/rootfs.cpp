@@ -400,11 +400,14 @@ Status RootBuilder::make_system() {
   TRY(put("fs/cgroup/memory.high", "max"));
   TRY(put("fs/cgroup/cpu.max", quota + " 100000"));
   TRY(put("fs/cgroup/cgroup.controllers", "cpu memory pids"));
-  // Some look only below the group that /proc/self/cgroup names: that of the command, x1 and on.
-  // Commands beyond these find no limit, as on a host without control groups.
+  // Some look only below the group that /proc/self/cgroup names: that of the command, /x1 and on,
+  // or /../x1 where v2 holds the limits and the guest's group is the top of what is seen. Commands
+  // beyond these find no limit, as on a host without control groups.
+  const bool beside = cgroups_ == CgroupMode::kUnified;
+  const std::string place = beside ? "fs/" : "fs/cgroup/";
   for (const char* group : {"x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8"}) {
-    if (::symlinkat(".", mount.get(), (std::string("fs/cgroup/") + group).c_str()) != 0)
-      return fail_errno("symlink in /sys/fs/cgroup");
+    if (::symlinkat(beside ? "cgroup" : ".", mount.get(), (place + group).c_str()) != 0)
+      return fail_errno("symlink in /sys/fs");
   }
   // Without groups of ours /proc/self/cgroup still names the host's, which may be of either kind.
   if (cgroups_ != CgroupMode::kUnified) {
