@@ -111,10 +111,11 @@ Result<Fd> make_mount(const char* type, std::span<const MountOption> options, un
   return Fd(static_cast<int>(mount));
 }
 
-Status mount_setattr(int mount_fd, bool recursive, std::uint64_t set, std::uint64_t clear) {
+Status mount_setattr(int mount_fd, bool recursive, std::uint64_t set, std::uint64_t clear,
+                     Propagation propagation) {
   mount_attr attributes{};
   attributes.attr_set = set;
-  attributes.propagation = MS_PRIVATE;
+  if (propagation == Propagation::kPrivate) attributes.propagation = MS_PRIVATE;
   attributes.attr_clr = clear;
   const unsigned flags = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0u);
   if (::syscall(SYS_mount_setattr, mount_fd, "", flags, &attributes, sizeof attributes) != 0)

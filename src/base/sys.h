@@ -39,8 +39,10 @@ struct MountOption {
 };
 // A new, detached mount of file system `type`; `attributes` are MOUNT_ATTR_* bits.
 Result<Fd> make_mount(const char* type, std::span<const MountOption> options, unsigned attributes);
-// Also makes the mount private: what is mounted below its source later does not show up in it.
-Status mount_setattr(int mount_fd, bool recursive, std::uint64_t set, std::uint64_t clear);
+// Private: what is mounted below its source later does not show up in it.
+enum class Propagation : std::uint8_t { kPrivate, kUnchanged };
+Status mount_setattr(int mount_fd, bool recursive, std::uint64_t set, std::uint64_t clear,
+                     Propagation propagation = Propagation::kPrivate);
 // Gives a detached mount the id mapping of a user namespace.
 Status mount_idmap(int mount_fd, int userns_fd);
 

@@ -59,6 +59,16 @@ class SpawnSettings {
   posix_spawnattr_t attributes;
 };
 
+// The test build with clean_env off: the caller's environment goes all the way to the command.
+bool keeps_environment() {
+#if defined(CAISSON_TEST_SWITCHES)
+  const char* off = std::getenv("CAISSON_OFF");
+  return off != nullptr && std::strstr(off, "clean_env") != nullptr;
+#else
+  return false;
+#endif
+}
+
 Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   SpawnSettings settings;
   // The socket first: it may itself be one of the descriptors that are replaced next.
@@ -82,7 +92,7 @@ Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=") ||
-        text.starts_with("CAISSON_TIMINGS="))
+        text.starts_with("CAISSON_TIMINGS=") || keeps_environment())
       environment.push_back(*entry);
   }
 #endif
@@ -111,6 +121,7 @@ bool may_fork() {
 
 // Nothing of the caller's environment stays in the launcher's and the supervisor's memory.
 void wipe_environment() {
+  if (keeps_environment()) return;
   static char* nothing[4] = {};
   std::size_t kept = 0;
   for (char** entry = environ; *entry != nullptr; ++entry) {

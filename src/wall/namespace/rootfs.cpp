@@ -91,9 +91,11 @@ Status add_links_and_folders(int device_fd) {
 
 }  // namespace
 
-Result<Fd> clone_mount(int path_fd, std::uint64_t attributes) {
+Result<Fd> clone_mount(int path_fd, std::uint64_t attributes, SwitchMask off) {
   TRY_ASSIGN(Fd mount, sys::open_tree(path_fd, "", OPEN_TREE_CLONE | AT_RECURSIVE));
-  TRY(sys::mount_setattr(mount.get(), true, attributes, 0));
+  TRY(sys::mount_setattr(mount.get(), true, attributes, 0,
+                         is_off(off, Mechanism::kMountPropagation) ? sys::Propagation::kUnchanged
+                                                                   : sys::Propagation::kPrivate));
   return mount;
 }
 
@@ -477,7 +479,7 @@ Status RootBuilder::bind_grants() {
       TRY_ASSIGN(const Fd here, reopen_here(plan_.descriptors[grant.fd]));
       std::uint64_t flags = safe_flags() | MOUNT_ATTR_NOSUID;
       if (!grant.writable && !is_off(off_, Mechanism::kReadOnlyMounts)) flags |= MOUNT_ATTR_RDONLY;
-      TRY_ASSIGN(mount, clone_mount(here.get(), flags));
+      TRY_ASSIGN(mount, clone_mount(here.get(), flags, off_));
     }
     if (grant.directory) {
       if (::mkdirat(parent.get(), leaf.c_str(), 0755) != 0 && errno != EEXIST)

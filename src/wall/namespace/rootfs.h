@@ -29,8 +29,8 @@ struct RootParts {
 };
 
 // The clone of a host path that a descriptor names, as a detached mount with the given attributes
-// (MOUNT_ATTR_*), submounts included.
-Result<Fd> clone_mount(int path_fd, std::uint64_t attributes);
+// (MOUNT_ATTR_*), submounts included. Private unless `off` says otherwise.
+Result<Fd> clone_mount(int path_fd, std::uint64_t attributes, SwitchMask off = 0);
 
 // The same path opened in this mount namespace, which must be a copy of the one in which `path_fd`
 // was opened. Fails where the path leads to another file by now.
