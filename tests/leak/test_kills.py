@@ -10,8 +10,8 @@ command), or all of them do at the same time. Counted each time (ground.py), and
                launcher that is left has ended;
   all killed   first, that nothing is left but empty groups and the sandbox's named directory; then,
                after the next command, that nothing is left at all.
-The histogram tells in which step the kill struck (the step that was the last one to end before it);
-every step must be struck by the long tier, the named steps are struck one by one in test_steps.py.
+Before that one kill strikes at each named step by the fault points. The histogram tells, by step, how
+many of those kills struck (every step must be struck), and after which step's end the others did.
 """
 import argparse
 import collections
@@ -70,9 +70,21 @@ class Series:
         self.runner, self.chance = runner, chance
         self.median = median_run(runner)
         self.struck, self.victims, self.failures = collections.Counter(), collections.Counter(), []
+        self.at_points = collections.Counter()
 
     def tell(self, what, number, victim, left, text):
         self.failures.append(f"{self.runner.kind} run {number}, {victim} killed: {what}: {left}\n{text[-600:]}")
+
+    def at_point(self, step):
+        """The process that enters the step is killed there."""
+        running = self.runner.start(*COMMAND, env={"CAISSON_FAULT": f"{step}:kill"})
+        code = running.end()
+        if code == 125 and re.search("was killed before the sandbox was up|the setup child died", running.text):
+            self.at_points[step] += 1
+        left = self.runner.left()
+        if left:
+            self.tell("left", "fault point", step, left, running.text)
+            self.runner.sweep()
 
     def one(self, number):
         runner = self.runner
@@ -117,7 +129,8 @@ def main():
     wanted = parser.parse_args()
     harness.require_programs("switches")
     print(f"seed {wanted.seed}", flush=True)
-    failures, struck = [], collections.Counter()
+    failures, struck, at_points = [], collections.Counter(), collections.Counter()
+    named, _ = steps()
     with Ground() as ground:
         kinds = [wanted.caller] if wanted.caller else runner_kinds(ground)
         before = host_objects()
@@ -126,26 +139,27 @@ def main():
             began = time.monotonic()
             with Runner(ground, kind) as runner:
                 series = Series(runner, random.Random(f"{wanted.seed} {kind}"))
+                for step in named:
+                    series.at_point(step)
                 for number in range(runs):
                     series.one(number)
                     if len(series.failures) >= 10:
                         break
             failures += series.failures
             struck += series.struck
+            at_points += series.at_points
             print(f"{kind}: {runs} runs, median {series.median * 1000:.0f} ms, killed {dict(series.victims)}, "
                   f"{time.monotonic() - began:.0f} s", flush=True)
         grown = growth(before, wanted.runs)
         if grown:
             failures.append(f"objects of the host that grew: {grown}")
         print(f"slowest settling {ground.slowest * 1000:.0f} ms", flush=True)
-    print("the last step that had ended when the kill struck:")
-    for step, count in struck.most_common():
-        print(f"  {count:6} {step}")
-    if wanted.runs >= 5000 and not wanted.caller:
-        # The last one of each process ends without a word: "timing" lines tell ends.
-        missing = [step for step in steps()[0] if step not in struck and step not in ("up", "exec")]
-        if missing:
-            failures.append(f"steps that no kill struck: {', '.join(missing)}")
+    print("  at the step   after its end   step")
+    for step in (*named, *(step for step in struck if step not in named)):
+        print(f"{at_points[step] if step in named else '':13} {struck[step]:15}   {step}")
+    missing = [step for step in named if not at_points[step]]
+    if missing:
+        failures.append(f"steps that no kill struck: {', '.join(missing)}")
     for failure in failures:
         print(f"FAILED seed {wanted.seed}: {failure}", file=sys.stderr)
     return 1 if failures else 0
