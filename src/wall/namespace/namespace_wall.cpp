@@ -1,6 +1,5 @@
 #include "wall/namespace/namespace_wall.h"
 
-#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
