@@ -86,7 +86,15 @@ void tell_failure(int socket_fd, const Error& error) {
   wall::Steps steps(plan.fault);
   auto confined = steps.enter("confine");
   if (confined) confined = (*box)->confine();
-  if (confined) confined = steps.enter("up");
+  if (confined) confined = steps.enter("ready");
+  if (confined) {
+    // The setup child has worked on meanwhile; its error names its own step.
+    if (auto born = (*box)->await_birth(); !born) {
+      tell_failure(control_fd, born.error());
+      ::_exit(1);
+    }
+    confined = steps.enter("up");
+  }
   if (!confined) {
     tell_failure(control_fd, steps.name(std::move(confined).error()));
     ::_exit(1);

@@ -128,6 +128,7 @@ class NamespaceBox final : public Box {
   Status checkpoint(int) override {
     return fail(Error{Code::kUnimplemented, "the namespace wall cannot checkpoint"});
   }
+  Status await_birth() override;
   Status confine() override {
     return confine_supervisor({.change_ids = parts_.ids_mode == IdMode::kRoot,
                                .uid = parts_.supervisor_uid,
@@ -179,6 +180,17 @@ Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   usage.disk_full = plan_.disk != 0 && facts.f_bavail == 0;
   usage.inodes_full = plan_.inodes != 0 && facts.f_ffree == 0;
   return usage;
+}
+
+Status NamespaceBox::await_birth() {
+  TRY_ASSIGN(sys::Message answer, sys::recv_message(parts_.report.get(), 4096));
+  parts_.report.reset();
+  if (answer.bytes.empty()) return fail(Error::internal("in setup: the setup child died"));
+  if (answer.bytes != "ok") return fail(Error::internal("in " + answer.bytes));
+  if (answer.descriptors.size() != 1)
+    return fail(Error::internal("in setup: no writable layer came back"));
+  parts_.layer = std::move(answer.descriptors[0]);
+  return {};
 }
 
 Result<SlotFiles> NamespaceBox::ask_broker(char what, std::uint32_t number) {

@@ -15,6 +15,7 @@ struct BoxParts {
   Fd channel;
   Fd guest_pidfd;
   int guest_pid = -1;
+  Fd report;  // what the setup child says once, with the writable layer
   Fd layer;
   SlotFiles first_slot;  // of slot `slot_number`, made while there were rights to
   std::uint32_t slot_number = 1;

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/idmap.h"
 #include "wall/namespace/ids.h"
+#include "wall/namespace/layer.h"
 #include "wall/namespace/setup.h"
 
 namespace caisson::wall {
@@ -64,6 +67,21 @@ Status end_guest(std::string_view line) {
   if (::poll(&entry, 1, kSweepPatienceMs) != 1)
     return fail(Error::internal("process " + std::to_string(pid) + " does not end"));
   return {};
+}
+
+// A writable grant whose files cannot be the command's.
+Error unmapped_grant(int path_fd, const Error& why) {
+  char path[4096];
+  const ssize_t length =
+      ::readlink(("/proc/self/fd/" + std::to_string(path_fd)).c_str(), path, sizeof path);
+  utsname kernel{};
+  (void)::uname(&kernel);
+  return Error::precondition(
+      "grants: " + std::string(path, static_cast<std::size_t>(std::max<ssize_t>(length, 0))) +
+      ": this file system cannot be id-mapped on Linux " + kernel.release + " (" +
+      std::strerror(why.error_number()) +
+      "), so that nobody inside would own what is written there; allowed are --ro, --copy with "
+      "--out, and --rw of a path on ext4, xfs or btrfs");
 }
 
 // The supervisor's requests to the launcher: one letter and a slot's number.
@@ -176,6 +194,12 @@ Result<RootParts> NamespacePrepared::make_parts() {
                make_mapping(image_mapping(ids_.outer_uids, ids_.inner_uids, plan_.image_id_base),
                             image_mapping(ids_.outer_gids, ids_.inner_gids, plan_.image_id_base)));
     TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
+    if (!tmpfs_has_user_attributes()) {
+      TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan_, ids_, plan_.switches, parts.image));
+      parts.layer = std::move(outer.layer);
+      parts.overlay = std::move(outer.overlay);
+      parts.image.reset();
+    }
   }
   if (etc_.valid()) {
     TRY_ASSIGN(parts.etc, clone_mount(etc_.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
@@ -199,8 +223,10 @@ Result<RootParts> NamespacePrepared::make_parts() {
       mapping_of = owner;
     }
     // Not every file system can be idmapped; then what is granted has the host's owners, none of
-    // whom exists inside.
-    (void)sys::mount_idmap(parts.grants[i].get(), mapping.get());
+    // whom exists inside. That is enough for reading what everybody may read.
+    const auto owned = sys::mount_idmap(parts.grants[i].get(), mapping.get());
+    if (!owned && grant.writable)
+      return fail(unmapped_grant(plan_.descriptors[grant.fd], owned.error()));
   }
   TRY_ASSIGN(parts.devices, make_device_mount());
   return parts;
@@ -293,17 +319,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   TRY(steps_.enter("maps"));
   TRY(apply_outer_maps(ids_, static_cast<pid_t>(pid)));
   if (::write(maps_write.get(), "m", 1) != 1) return fail_errno("release the setup child");
-  auto answer = sys::recv_message(report_here.get(), 4096);
-  if (!answer) return fail(std::move(answer).error());
-  if (answer->bytes != "ok") {
-    return fail(Error::internal(answer->bytes.empty()
-                                    ? std::string("in setup: the setup child died")
-                                    : "in " + answer->bytes));
-  }
-  if (answer->descriptors.size() != 1)
-    return fail(Error::internal("in setup: no writable layer came back"));
-  box.layer = std::move(answer->descriptors[0]);
-  TRY(steps_.enter("ready"));
+  box.report = std::move(report_here);
   box.ids_mode = ids_.mode;
   box.supervisor_uid = ids_.supervisor_uid;
   box.supervisor_gid = ids_.supervisor_gid;

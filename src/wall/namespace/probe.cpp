@@ -287,9 +287,11 @@ Finding tmpfs_xattrs(const HostFacts& facts) {
   if (!tried(facts, Probe::kTmpfsXattr))
     return limited(feature, "not tried, since user namespaces do not work",
                    "Make user namespaces work first.");
+  const std::string what =
+      "no user attributes on a tmpfs (" + reason(facts.probes[Probe::kTmpfsXattr]) + ")";
+  if (facts.uid == 0) return works(feature, what + ", and root needs none for its layers");
   return limited(feature,
-                 "no user attributes on a tmpfs (" + reason(facts.probes[Probe::kTmpfsXattr]) +
-                     "): removing and making again a directory of the image may fail inside",
+                 what + ": removing a directory of an image fails inside (Input/output error)",
                  std::string("Linux 6.6 or newer has them. ") + kNewerKernel);
 }
 

@@ -373,7 +373,11 @@ TEST(Diagnose, OldKernel) {
   facts.probes[Probe::kClone3] = ENOSYS;
   expect(find(facts, "kernel"), FeatureState::kLimited, "5.10.0", "6.1");
   expect(find(facts, "Landlock"), FeatureState::kLimited, "not there", "lsm=landlock");
-  expect(find(facts, "tmpfs attributes"), FeatureState::kLimited, "no user attributes", "6.6");
+  expect(find(facts, "tmpfs attributes"), FeatureState::kLimited,
+         "no user attributes on a tmpfs (Operation not supported): removing a directory", "6.6");
+  facts.uid = 0;
+  expect(find(facts, "tmpfs attributes"), FeatureState::kWorks, "root needs none", "");
+  facts.uid = 1000;
   expect(find(facts, "overlay"), FeatureState::kMissing, "in a user namespace", "5.11");
   expect(find(facts, "seccomp listener"), FeatureState::kLimited, "cannot be killed", "5.19");
   expect(find(facts, "time namespace"), FeatureState::kLimited, "uptime", "CONFIG_TIME_NS");

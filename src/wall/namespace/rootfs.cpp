@@ -16,6 +16,7 @@
 #include "base/sys.h"
 #include "image/host_etc.h"
 #include "image/host_etc_cache.h"
+#include "wall/namespace/layer.h"
 #include "wall/namespace/masks.h"
 
 namespace caisson::wall {
@@ -33,10 +34,6 @@ constexpr std::uint32_t kTtyGroup = 5;
 
 // How cgroup v1 writes that memory has no limit.
 constexpr const char* kNoLegacyLimit = "9223372036854771712";
-
-// Where the new root is put together: any directory that every host has. It is covered in this
-// mount namespace alone, which nobody else sees.
-constexpr const char* kAssembly = "/sys";
 
 std::string random_hex(std::size_t bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -190,15 +187,10 @@ Result<Fd> RootBuilder::make_path(const std::string& path, unsigned mode) {
 
 Status RootBuilder::make_layer() {
   TRY(steps_.enter("layer"));
-  const std::string size = std::to_string(plan_.disk), inodes = std::to_string(plan_.inodes);
-  std::vector<sys::MountOption> options = {{"mode", "755"}};
-  const bool limited = !is_off(off_, Mechanism::kLayerLimits);
-  // Without a limit of ours tmpfs would take half of the host's memory; "0" is no limit at all.
-  options.push_back({"size", limited && plan_.disk != 0 ? size.c_str() : "0"});
-  options.push_back({"nr_inodes", limited && plan_.inodes != 0 ? inodes.c_str() : "0"});
-  std::uint64_t flags = safe_flags();
-  if (plan_.privileges != 0) flags &= ~static_cast<std::uint64_t>(MOUNT_ATTR_NOSUID);
-  TRY_ASSIGN(layer_, sys::make_mount("tmpfs", options, static_cast<unsigned>(flags)));
+  layer_ = std::move(parts_.layer);
+  if (!layer_.valid()) {
+    TRY_ASSIGN(layer_, make_layer_mount(plan_, off_));
+  }
   return sys::move_mount(layer_.get(), AT_FDCWD, kAssembly);
 }
 
@@ -207,9 +199,7 @@ Status RootBuilder::make_host_root() {
   // The root is a directory of the layer, so that what else the layer holds has no name inside.
   TRY(make_directory(layer_.get(), "root", 0755));
   TRY_ASSIGN(const Fd source_root, open_path(AT_FDCWD, std::string(kAssembly) + "/root"));
-  std::uint64_t root_flags = safe_flags();
-  if (plan_.privileges != 0) root_flags &= ~static_cast<std::uint64_t>(MOUNT_ATTR_NOSUID);
-  TRY(bind(source_root.get(), source_root.get(), "", root_flags));
+  TRY(bind(source_root.get(), source_root.get(), "", layer_flags(plan_, off_)));
   TRY_ASSIGN(root_, open_path(AT_FDCWD, std::string(kAssembly) + "/root"));
   TRY(own(root_.get(), "", 0, 0));
   TRY(make_directory(root_.get(), "usr", 0755));
@@ -237,6 +227,12 @@ Status RootBuilder::make_host_root() {
 
 Status RootBuilder::make_image_root() {
   TRY(steps_.enter("root"));
+  if (parts_.overlay.valid()) {
+    TRY_ASSIGN(const Fd assembly, open_path(AT_FDCWD, kAssembly));
+    TRY(sys::move_mount(parts_.overlay.get(), assembly.get(), "root"));
+    TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
+    return {};
+  }
   for (const char* name : {"upper", "work", "lower", "root"})
     TRY(make_directory(layer_.get(), name, 0755));
   Fd image = std::move(parts_.image);
@@ -257,9 +253,8 @@ Status RootBuilder::make_image_root() {
   std::vector<sys::MountOption> options = {
       {"lowerdir", "lower"}, {"upperdir", "upper"}, {"workdir", "work"}};
   options.push_back({"userxattr", nullptr});
-  std::uint64_t flags = safe_flags();
-  if (plan_.privileges != 0) flags &= ~static_cast<std::uint64_t>(MOUNT_ATTR_NOSUID);
-  TRY_ASSIGN(const Fd overlay, sys::make_mount("overlay", options, static_cast<unsigned>(flags)));
+  TRY_ASSIGN(const Fd overlay,
+             sys::make_mount("overlay", options, static_cast<unsigned>(layer_flags(plan_, off_))));
   TRY(sys::move_mount(overlay.get(), assembly.get(), "root"));
   TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
   return {};

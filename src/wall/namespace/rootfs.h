@@ -22,6 +22,7 @@ namespace caisson::wall {
 // What the supervisor prepared with the caller's rights before it cloned the setup child.
 struct RootParts {
   Fd image;                // detached mount of the image, idmapped; invalid: bind it here
+  Fd layer, overlay;       // the writable layer and the root over it (layer.h); invalid: make here
   std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it here
   Fd etc;                  // detached mount of the kept /etc (host image); invalid: bind it here
   int etc_path_fd = -1;    // the kept /etc itself, borrowed

@@ -11,7 +11,7 @@ const char* const kStepNames[] = {
     "sweep",  "register", "ids",    "host-etc", "journal", "cgroup",  "fork",
     "image",  "grants",   "clone",  "maps",     "enter",   "private", "network",
     "userns", "layer",    "root",   "device",   "process", "system",  "etc",
-    "bind",   "pivot",    "limits", "exec",     "ready",   "confine", "up",
+    "bind",   "pivot",    "limits", "exec",     "confine", "ready",   "up",
 };
 const std::size_t kStepCount = sizeof kStepNames / sizeof kStepNames[0];
 

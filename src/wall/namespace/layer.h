@@ -1,0 +1,41 @@
+// The writable layer of a sandbox, and the overlay of it over an unpacked image.
+//
+// As a rule the setup child makes both in its own namespaces, and the overlay keeps its notes in
+// user.* attributes of the layer, a tmpfs. Before Linux 6.6 a tmpfs has none of those, and removing
+// a directory of the image fails with EIO. As the host's root the supervisor then makes both before
+// it clones the child (make_outer_overlay): trusted.* attributes work on every kernel. The child
+// gets detached mounts with the same flags, limits and owners. An ordinary user has no such way;
+// `caisson doctor` says so.
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/switches.h"
+#include "wall/namespace/ids.h"
+#include "wall/plan.h"
+
+namespace caisson::wall {
+
+// Where the new root is put together: any directory that every host has. It is covered in a mount
+// namespace of ours alone, which nobody else sees.
+inline constexpr const char* kAssembly = "/sys";
+
+// MOUNT_ATTR_* of the layer and of the root over it.
+std::uint64_t layer_flags(const Plan& plan, SwitchMask off);
+// The detached tmpfs, with the plan's limits.
+Result<Fd> make_layer_mount(const Plan& plan, SwitchMask off);
+
+// Whether a tmpfs of this kernel has user.* attributes.
+bool tmpfs_has_user_attributes();
+
+struct OuterOverlay {
+  Fd layer, overlay;  // detached
+};
+// Takes the image's detached, idmapped mount. Needs the host's root; the calling process's own
+// mounts stay as they are.
+Result<OuterOverlay> make_outer_overlay(const Plan& plan, const Ids& ids, SwitchMask off,
+                                        const Fd& image);
+
+}  // namespace caisson::wall
