@@ -86,12 +86,12 @@ class Steps(unittest.TestCase):
             with self.subTest(caller=kind), Runner(GROUND, kind) as runner:
                 cases = 0
                 early, _ = self.each(runner.kind)
-                setup, confined = early.index("enter"), early.index("ready")
+                setup, exec_step = early.index("enter"), early.index("exec")
                 for number, step in enumerate(early):
                     victims = ["launcher", "all"]
                     if number >= early.index("fork") + 1:
                         victims.append("supervisor")
-                    if setup <= number < confined:
+                    if setup <= number <= exec_step:
                         victims.append("guest")
                     for victim in victims:
                         with self.subTest(caller=runner.kind, step=step, victim=victim):
