@@ -131,6 +131,7 @@ Status Guest::run() {
   hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
   channel_.send(proto::encode_frame(0, FrameType::kHello, 0, hello.bytes()));
   Status status = channel_.flush();
+  reap();  // a child of the time before this process was the guest
   while (status) {
     poller_.clear();
     const bool takes = !channel_.congested();
