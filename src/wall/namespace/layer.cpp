@@ -40,7 +40,8 @@ Result<OuterOverlay> assemble(const Plan& plan, const Ids& ids, SwitchMask off, 
   TRY(sys::move_mount(layer.get(), AT_FDCWD, kAssembly));
   const uid_t guest_uid = mapped(ids.outer_uids, 0).value_or(ids.supervisor_uid);
   const gid_t guest_gid = mapped(ids.outer_gids, 0).value_or(ids.supervisor_gid);
-  if (::fchown(layer.get(), guest_uid, guest_gid) != 0) return fail_errno("chown of the layer");
+  if (::fchownat(layer.get(), "", guest_uid, guest_gid, AT_EMPTY_PATH) != 0)
+    return fail_errno("chown of the layer");
   for (const char* name : {"work", "lower", "root"})
     TRY(make_owned(layer.get(), name, 0755, guest_uid, guest_gid));
   if (::chdir(kAssembly) != 0) return fail_errno(std::string("chdir ") + kAssembly);
