@@ -28,7 +28,8 @@ using proto::Tag;
 
 constexpr std::size_t kMaxClients = 64;
 constexpr std::size_t kChannels = 3;
-// A command that is to end and whose guest does not say so within this long ends with the box.
+// A command that is to end and whose guest does not say so within this long loses its output that
+// nobody has taken; after twice as long it ends with the box.
 constexpr std::uint64_t kEndPatienceUs = 500'000;
 // The guest must greet within this long.
 constexpr std::uint64_t kGreetingUs = 10'000'000;
@@ -50,6 +51,7 @@ struct Stream {
   std::int64_t from_guest[kChannels] = {};  // credit that the guest may still use
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
   bool main = false;                        // the first command of a detached sandbox
+  bool cut = false;  // the guest was told that nobody waits for the output any more
 };
 
 // Somebody who follows the main command's output.
@@ -97,6 +99,7 @@ class Supervisor {
 
   void check_commands();
   void kill_command(Stream& stream);
+  void cut_command(std::uint32_t id, Stream& stream);
   void finish_command(Stream& stream, std::optional<std::string_view> close);
   void end(std::string why);
   Client* client_of(std::uint64_t id) {
@@ -497,6 +500,7 @@ void Supervisor::drop_client(std::uint64_t id) {
     if (!stream.main) {
       stream.command->end_for(Verdict::kCancelled, "", "its client is gone");
       kill_command(stream);
+      cut_command(number, stream);
       continue;
     }
     // The main command goes on without anybody; what its client had not acknowledged is granted.
@@ -533,14 +537,22 @@ void Supervisor::kill_command(Stream& stream) {
   }
 }
 
+// Output that a client has no credit for would keep a command that was killed open for ever.
+void Supervisor::cut_command(std::uint32_t id, Stream& stream) {
+  stream.cut = true;
+  guest_.send(Peer::Lane::kUrgent, id, FrameType::kClose, 0, "");
+}
+
 void Supervisor::check_commands() {
   const std::uint64_t now = sys::monotonic_us();
   if (!greeted_ && now >= greet_by_us_) return end("the guest did not start");
   for (auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     if (stream.command->ending()) {
-      if (now >= stream.command->ending_since_us() + kEndPatienceUs)
+      const std::uint64_t since = stream.command->ending_since_us();
+      if (now >= since + 2 * kEndPatienceUs)
         return end("the guest did not end a command that was killed");
+      if (now >= since + kEndPatienceUs && !stream.cut) cut_command(number, stream);
       continue;
     }
     if (now < stream.command->next_check_us()) continue;
@@ -552,9 +564,9 @@ std::uint64_t Supervisor::next_deadline() const {
   std::uint64_t next = greeted_ ? kNever : greet_by_us_;
   for (const auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
-    next =
-        std::min(next, stream.command->ending() ? stream.command->ending_since_us() + kEndPatienceUs
-                                                : stream.command->next_check_us());
+    const std::uint64_t patience = stream.cut ? 2 * kEndPatienceUs : kEndPatienceUs;
+    next = std::min(next, stream.command->ending() ? stream.command->ending_since_us() + patience
+                                                   : stream.command->next_check_us());
   }
   return next;
 }
