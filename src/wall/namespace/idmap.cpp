@@ -15,9 +15,12 @@ Result<Fd> make_mapping(const IdMap& uids, const IdMap& gids) {
   clone_args arguments{};
   arguments.flags = CLONE_NEWUSER;
   arguments.exit_signal = SIGCHLD;
+  const pid_t maker = ::getpid();
   const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid < 0) return fail_errno("clone3 for an id mapping");
   if (pid == 0) {
+    // It holds every descriptor of ours, the sandbox's lock among them: it must not outlive us.
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != maker) ::_exit(1);
     for (;;) ::pause();
   }
   const auto finish = [&](auto result) {
