@@ -257,15 +257,16 @@ void ExecStream::write_input(Channel& channel) {
     input_credit_ += input_returned_;
     input_returned_ = 0;
   }
-  finish_input();
-  if (end_typed_ && input_.valid() && input_offset_ == 0) write_input(channel);
+  if (finish_input()) write_input(channel);
 }
 
-// Ends the command's input once everything before the end was written.
-void ExecStream::finish_input() {
-  if (!input_finished_ || !input_.valid() || input_offset_ < input_buffer_.size()) return;
-  if (terminal_ && !end_typed_ && type_end()) return;
+// Ends the command's input once everything before the end was written. True where there is more to
+// write for that, once in a stream's life.
+bool ExecStream::finish_input() {
+  if (!input_finished_ || !input_.valid() || input_offset_ < input_buffer_.size()) return false;
+  if (terminal_ && !end_typed_ && type_end()) return true;
   input_.reset();
+  return false;
 }
 
 // A terminal has no end; the end-of-file character at the start of a line is what a program that

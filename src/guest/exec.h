@@ -58,7 +58,7 @@ class ExecStream final : public Stream {
   void read_report(Channel& channel);
   void announce_start(Channel& channel);
   void write_input(Channel& channel);
-  void finish_input();
+  bool finish_input();
   bool type_end();
   Status take_data(const proto::Frame& frame);
   Status take_control(const proto::Frame& frame);
