@@ -169,8 +169,9 @@ Result<Fd> RootBuilder::make_path(const std::string& path, unsigned mode) {
     const std::size_t end = std::min(path.find('/', start), path.size());
     const std::string prefix = path.substr(1, end - 1);
     // Links of the image count as inside, whatever they point to.
-    auto next = sys::openat2(root_.get(), prefix, O_PATH | O_DIRECTORY, 0,
-                             RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    auto next = sys::openat2(
+        root_.get(), prefix, O_PATH | O_DIRECTORY, 0,
+        is_off(off_, Mechanism::kPathBeneath) ? 0 : RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
     if (!next && next.error().error_number() == ENOENT) {
       const std::string name = path.substr(start, end - start);
       if (::mkdirat(at.get(), name.c_str(), mode) != 0) return fail_errno("mkdir " + prefix);
