@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <deque>
 #include <memory>
@@ -29,8 +30,13 @@ Result<std::vector<std::string>> find_sockets(int directory_fd) {
     const std::string path = std::move(waiting.front());
     waiting.pop_front();
     auto opened = sys::openat2(directory_fd, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, 0,
-                               RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+                               RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
     if (!opened) continue;  // not ours to read; then nothing inside can look into it either
+    // What is mounted below comes along into the sandbox, so it is looked through as well; the
+    // kernel's own trees hold no sockets and would take the whole count.
+    struct statfs place{};
+    if (::fstatfs(opened->get(), &place) != 0) return fail_errno("fstatfs");
+    if (place.f_type == PROC_SUPER_MAGIC || place.f_type == SYSFS_MAGIC) continue;
     const std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(opened->get()));
     if (directory == nullptr) return fail_errno("fdopendir");
     opened->take();
