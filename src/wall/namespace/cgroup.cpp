@@ -20,8 +20,11 @@ namespace {
 
 constexpr std::size_t kMaxProcFile = 1 << 20;
 constexpr std::uint64_t kCpuPeriodUs = 100'000;
-// The guest and kernel memory of an empty box; on top of the command's own processes.
+// What the guest itself may take on v2, where the box's group holds it too, on top of a command's
+// own limits. Those are its slot's: whatever meets its limit there, the guest is not in that group
+// and never the one that is killed for it.
 constexpr std::uint64_t kGuestPids = 4;
+constexpr std::uint64_t kGuestMemory = 8u << 20;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -99,6 +102,14 @@ CgroupPlace find_unified(const std::string& mount, const std::string& own,
 
 Status write_limit(const std::string& directory, const char* file, const std::string& value) {
   return sys::write_file(AT_FDCWD, directory + "/" + file, value);
+}
+
+// v2.
+Status limit_memory(const std::string& directory, std::uint64_t bytes) {
+  TRY(write_limit(directory, "memory.max", std::to_string(bytes)));
+  // Absent without swap accounting; then there is nothing to limit.
+  (void)write_limit(directory, "memory.swap.max", "0");
+  return {};
 }
 
 Result<Fd> open_file(const std::string& path, int flags) {
@@ -240,12 +251,11 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan) 
                   place.cpu && !is_off(plan.switches, Mechanism::kCgroupCpu)};
       TRY(make_group(group.path));
       tree.groups_.push_back(group);
-      const std::string memory = std::to_string(plan.memory);
       if (group.memory && plan.memory != 0) {
         if (group.v2) {
-          TRY(write_limit(group.path, "memory.max", memory));
-          (void)write_limit(group.path, "memory.swap.max", "0");
+          TRY(limit_memory(group.path, plan.memory + kGuestMemory));
         } else {
+          const std::string memory = std::to_string(plan.memory);
           TRY(write_limit(group.path, "memory.limit_in_bytes", memory));
           // Absent without swap accounting; then there is nothing to limit.
           (void)write_limit(group.path, "memory.memsw.limit_in_bytes", memory);
@@ -358,6 +368,7 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
       if (own) TRY(make_group(path));
       if (own && group.pids && limits_.pids != 0)
         TRY(write_limit(path, "pids.max", std::to_string(limits_.pids)));
+      if (group.v2 && group.memory && limits_.memory != 0) TRY(limit_memory(path, limits_.memory));
       const auto enter = group.v2       ? SlotFiles::kEnterUnified
                          : group.memory ? SlotFiles::kEnterMemory
                          : group.pids   ? SlotFiles::kEnterPids
