@@ -109,12 +109,16 @@ Result<std::optional<proto::Frame>> Connection::next() {
   }
 }
 
-Result<proto::Frame> Connection::wait() {
+Result<proto::Frame> Connection::wait(int silence_ms) {
   for (;;) {
     TRY_ASSIGN(std::optional<proto::Frame> frame, next());
     if (frame.has_value()) return std::move(*frame);
     pollfd entry = {.fd = fd(), .events = events(), .revents = 0};
-    if (::poll(&entry, 1, -1) < 0 && errno != EINTR) return fail_errno("poll");
+    const int ready = ::poll(&entry, 1, silence_ms);
+    if (ready < 0 && errno != EINTR) return fail_errno("poll");
+    if (ready == 0)
+      return fail(Error(Code::kDeadlineExceeded,
+                        "the sandbox has not answered for " + std::to_string(silence_ms) + " ms"));
     TRY(progress(entry.revents));
   }
 }

@@ -41,8 +41,9 @@ class Connection {
   // The next whole frame of a stream (HELLO is handled here), nullopt when there is none yet.
   // Error: the peer broke the protocol, or has gone and everything it sent was taken.
   Result<std::optional<proto::Frame>> next();
-  // Waits for the next frame.
-  Result<proto::Frame> wait();
+  // Waits for the next frame. Error: deadline_exceeded where nothing moved for `silence_ms` (-1:
+  // for ever).
+  Result<proto::Frame> wait(int silence_ms = -1);
   // Writes until at most `most` bytes are queued; reads meanwhile.
   Status flush(std::size_t most = 0);
   // No more frames will be sent.

@@ -11,6 +11,8 @@ using proto::FrameType;
 using proto::Tag;
 
 constexpr std::uint64_t kListDepth = 64;
+// A single answer is far quicker even on a slow, busy host.
+constexpr int kSilenceMs = 30'000;
 
 Error broken(std::string_view what) {
   return Error(Code::kDataLoss, "the sandbox broke the protocol: " + std::string(what));
@@ -67,7 +69,8 @@ Result<std::uint32_t> FileClient::open(const proto::Fields& fields, Request requ
 }
 
 Status FileClient::step() {
-  TRY_ASSIGN(const proto::Frame frame, connection_.wait());
+  // What a command left running inside may stop our workers; that must not stop the caller.
+  TRY_ASSIGN(const proto::Frame frame, connection_.wait(kSilenceMs));
   return take(frame);
 }
 
