@@ -28,6 +28,7 @@ UNSWITCHED = {
     "kernel": "the kernel's own rule for unprivileged programs",
     "spec": "the spec's validation",
     "deadline": "the supervisor's clock",
+    "watcher": "the supervisor's look at memory where there is no control group",
     "output_limit": "the supervisor's count of output",
     "guest_reaper": "the guest's reaping",
     "teardown": "the end of a sandbox",

@@ -87,7 +87,7 @@ class Case:
         done = self.caisson("image", "import", "crafted", archive)
         if done.returncode != 0:
             return "canary"  # refused, which is as good
-        programs = {}
+        programs, self.lines = {}, 0
         for row in check_index.load():
             if row.id in ids:
                 programs.setdefault(row.file.removesuffix(".c"), []).append(row)
@@ -98,6 +98,7 @@ class Case:
             if done.returncode == 125:
                 continue  # no sandbox is made of such an image
             found = {number: suite.Outcome(word, rest) for word, number, rest in suite.LINE.findall(done.out)}
+            self.lines += len(found)
             for row in rows:
                 outcome = found.get(row.id, suite.Outcome("missing", str(done)))
                 if outcome.word != "contained":

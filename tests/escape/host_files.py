@@ -205,15 +205,23 @@ def target_with_dots(case):
 
 @attempt("13b")
 def target_is_link(case):
-    archive = write_archive(case.folder / "image.tar", [*ROOT_DIRS, *ETC, ("evil", "link", "/proc/self/root"),
-                                                        ("up", "link", "../../../../.."),
-                                                        ("attacks", "link", "/etc"), ("grant-rw", "link", "/proc")])
+    # Open to everybody, so that ids do not stand in the way.
+    outside = case.caller.mkdir(case.folder / "outside")
+    outside.chmod(0o777)
+    archive = write_archive(case.folder / "image.tar", [
+        *ROOT_DIRS, *ETC, ("evil", "link", "/proc/self/root"), ("up", "link", f"../../../../..{outside}"),
+        ("absolute", "link", str(outside)), ("grant-rw", "link", str(outside))])
+    done = case.caisson("image", "import", "crafted", archive)
+    if done.returncode != 0:
+        raise AssertionError(f"an image with links is a usual image: {done}")
     before = harness.mounts()
-    case.attack_image(archive, *IMAGE_ATTEMPTS)
-    for target in ("/evil/etc/planted", "/up/tmp/planted"):
+    for target in ("/absolute/planted/x", "/up/planted/x", f"/evil{outside}/planted/x", "/grant-rw/planted/x"):
         case.caisson("run", "--image", "crafted", "--ro", f"{case.host.canary}:{target}", "--", "/bin/none")
+        if any(outside.iterdir()):
+            raise Escaped(f"--ro to {target} made {next(outside.iterdir())}")
     if harness.mounts() != before:
         raise Escaped("the host's mounts changed")
+    case.attack_image(archive, *IMAGE_ATTEMPTS)
     return case.leaks()
 
 
@@ -231,7 +239,10 @@ def linked_devices(case):
     members = [*ROOT_DIRS, *ETC, ("dev", "dir", None), ("dev/null", "link", "/etc/passwd"),
                ("dev/console", "link", "/proc/sys/kernel/core_pattern"), ("dev/pts", "link", "/etc"),
                ("dev/shm", "link", "/proc")]
-    return case.attack_image(write_archive(case.folder / "image.tar", members), *IMAGE_ATTEMPTS)
+    word = case.attack_image(write_archive(case.folder / "image.tar", members), *IMAGE_ATTEMPTS)
+    if case.lines == 0:
+        raise AssertionError("nothing ran in the image")
+    return word
 
 
 @attempt("15a")

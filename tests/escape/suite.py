@@ -19,6 +19,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -44,7 +45,7 @@ RUNS = {
     "disk": Run([*LONG, "--disk", "16MiB", "--inodes", "1000", "--memory", "256MiB"], True),
     "memory": Run([*LONG, "--disk", "16MiB", "--memory", "64MiB"], True),
     "pids": Run([*LONG, "--pids", "64"], True),
-    "cpu": Run([*LONG, "--cpus", "0.2"], True),
+    "cpu": Run([*LONG, "--cpus", "0.1"], True),
     "tty": Run(LONG, True),
     "fuzz": Run(["--timeout", "700s", "--cpu-time", "unlimited"], True),
 }
@@ -175,6 +176,8 @@ class Host:
     """Everything planted around the sandboxes of one caller."""
 
     def __init__(self, kind, attacks=None):
+        self._passwd = None
+        self._plant_user()
         self.caller = harness.Caller(kind)
         self.listeners = Listeners()
         self.token, self.mark = secrets.token_hex(16), "mark" + secrets.token_hex(8)
@@ -189,7 +192,6 @@ class Host:
             self._plant_home()
             self._plant_grants()
             self._plant_segment()
-            self._plant_user()
             self._before = self._state()
         except BaseException:
             self.close()
@@ -246,12 +248,17 @@ class Host:
         ctypes.memmove(self._memory, b"canary\0", 7)
 
     def _plant_user(self):
+        """A user in /etc/passwd, for our mount namespace alone."""
         self.user = "hostcanary"
-        if os.geteuid() == 0 and self.user not in pathlib.Path("/etc/passwd").read_text():
-            copy = self.caller.folder / "passwd"
-            copy.write_text(pathlib.Path("/etc/passwd").read_text() + f"{self.user}:x:52999:52999::/nonexistent:/bin/false\n")
-            copy.chmod(0o644)
-            mount(copy, "/etc/passwd", flags=MS_BIND)
+        text = pathlib.Path("/etc/passwd").read_text()
+        if os.geteuid() != 0 or self.user in text:
+            return
+        copy = tempfile.NamedTemporaryFile("w", prefix="caisson-test-passwd-")
+        copy.write(text + f"{self.user}:x:52999:52999::/nonexistent:/bin/false\n")
+        copy.flush()
+        os.fchmod(copy.fileno(), 0o644)
+        mount(copy.name, "/etc/passwd", flags=MS_BIND)
+        self._passwd = copy
 
     def facts(self):
         """What the attack programs are told about the host, as environment."""
@@ -349,6 +356,8 @@ class Host:
         if os.geteuid() == 0:
             LIBC.umount2(str(self.ro / "sub").encode(), 2)
             LIBC.umount2(b"/etc/passwd", 2)
+            if self._passwd is not None:
+                self._passwd.close()
         self.caller.close()
 
     def __enter__(self):

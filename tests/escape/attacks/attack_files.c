@@ -41,7 +41,8 @@ static bool find_writable(const char* path, bool skip_processes, int depth, char
     char child[4096];
     snprintf(child, sizeof child, "%s/%s", path, name);
     // Everybody may open it; the right to change it is looked at by the write.
-    if (strcmp(child, "/proc/sys/kernel/ns_last_pid") == 0) continue;
+    if (strcmp(child, "/proc/sys/kernel/ns_last_pid") == 0 || strcmp(child, "/proc/pressure") == 0)
+      continue;
     struct stat status;
     if (lstat(child, &status) != 0) continue;
     if (S_ISDIR(status.st_mode)) {

@@ -316,22 +316,17 @@ ATTEMPT(107a) {
 ATTEMPT(107b) {
   int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
   if (fd < 0) contained("%s", errno_name(errno));
+  // The loopback device's largest packet.
   struct {
     struct nlmsghdr header;
     struct ifinfomsg link;
-    char name[12], kind[24];
-  } request = {
-      .header = {sizeof request, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE, 1, 0}};
-  struct rtattr* name = (struct rtattr*)request.name;
-  *name = (struct rtattr){12, IFLA_IFNAME};
-  memcpy(request.name + 4, "attack0", 8);
-  struct rtattr* info = (struct rtattr*)request.kind;
-  *info = (struct rtattr){16, IFLA_LINKINFO};
-  struct rtattr* kind = (struct rtattr*)(request.kind + 4);
-  *kind = (struct rtattr){10, IFLA_INFO_KIND};
-  memcpy(request.kind + 8, "dummy", 6);
-  request.header.nlmsg_len = sizeof request - 8;
-  if (send(fd, &request, request.header.nlmsg_len, 0) < 0) contained("%s", errno_name(errno));
+    struct rtattr attribute;
+    uint32_t mtu;
+  } request = {.header = {sizeof request, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, 1, 0},
+               .link = {.ifi_index = 1},
+               .attribute = {8, IFLA_MTU},
+               .mtu = 60000};
+  if (send(fd, &request, sizeof request, 0) < 0) contained("%s", errno_name(errno));
   struct {
     struct nlmsghdr header;
     struct nlmsgerr error;
@@ -340,7 +335,7 @@ ATTEMPT(107b) {
   if (recv(fd, &answer, sizeof answer, 0) < 0) contained("%s", errno_name(errno));
   if (answer.header.nlmsg_type == NLMSG_ERROR && answer.error.error != 0)
     contained("%s", errno_name(-answer.error.error));
-  escaped("made a link");
+  escaped("changed the loopback device");
 }
 ATTEMPT(107c) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), mark = 1;

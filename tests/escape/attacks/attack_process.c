@@ -150,7 +150,7 @@ ATTEMPT(66c) {
 }
 
 // 69: orphans that die; whoever is their new parent must reap them or the process limit fills.
-ATTEMPT_WITHIN(69a, 20) {
+ATTEMPT_WITHIN(69a, 60) {  // under emulation too
   for (int i = 0; i < 2000; i++) {
     pid_t child = fork();
     if (child < 0) escaped("no process left after %d orphans: %s", i, errno_name(errno));
