@@ -87,7 +87,7 @@ bool Command::check(std::uint64_t now_us) {
     end_for(Verdict::kTimeLimit, "cpu",
             "used more than " + std::to_string(plan_.cpu_time_ms) + " ms of processor time");
   // A watched memory limit is held by ending what is over it.
-  const bool watched = slot_->descriptors().empty();
+  const bool watched = usage_.watched;
   if (watched && usage_.memory_kills > 0)
     end_for(Verdict::kMemoryLimit, "",
             "used more than " + std::to_string(plan_.memory) + " bytes of memory");

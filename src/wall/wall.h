@@ -35,6 +35,8 @@ struct Usage {
   std::uint64_t disk_bytes_peak = 0;
   bool disk_full = false, inodes_full = false;        // seen at a sample during the command
   std::uint64_t memory_kills = 0, pids_refusals = 0;  // hits of a limit
+  // Memory is held by looking: who met the limit still runs, and must be ended.
+  bool watched = false;
 };
 
 // The place in which one command runs: its own group of counters below the box's limits.

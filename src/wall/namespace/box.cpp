@@ -133,14 +133,17 @@ class NamespaceBox final : public Box {
     return confine_supervisor({.change_ids = parts_.ids_mode == IdMode::kRoot,
                                .uid = parts_.supervisor_uid,
                                .gid = parts_.supervisor_gid,
-                               .reads_proc = !parts_.has_groups,
+                               .reads_proc = watched(),
                                .switches = plan_.switches});
   }
 
-  // Where no group counts, the processes below the guest are looked at one by one.
+  // Where no group counts or none holds memory, the processes below the guest are looked at one by
+  // one.
   bool watched() const {
-    return parts_.held[static_cast<std::size_t>(Limit::kMemory)] != HeldBy::kCgroup &&
-           !parts_.has_groups;
+    if (!parts_.has_groups) return true;
+    // The test build leaves out watching together with the rlimits.
+    return parts_.held[static_cast<std::size_t>(Limit::kMemory)] == HeldBy::kWatched &&
+           !is_off(plan_.switches, Mechanism::kRlimits);
   }
   const Plan& plan() const { return plan_; }
   int guest_pid() const { return parts_.guest_pid; }
@@ -170,7 +173,6 @@ class NamespaceBox final : public Box {
 Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   Usage usage;
   read_counters(files, usage);
-  if (watched()) TRY(watch_processes(parts_.guest_pid, plan_.memory, plan_.pids, usage));
   struct statfs facts{};
   if (::fstatfs(parts_.layer.get(), &facts) != 0) return fail_errno("fstatfs of the layer");
   const auto block = static_cast<std::uint64_t>(facts.f_bsize);
@@ -179,6 +181,18 @@ Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   usage.disk_inodes = facts.f_files - facts.f_ffree;
   usage.disk_full = plan_.disk != 0 && facts.f_bavail == 0;
   usage.inodes_full = plan_.inodes != 0 && facts.f_ffree == 0;
+  if (!watched()) return usage;
+  Usage seen;
+  seen.disk_bytes = usage.disk_bytes;
+  TRY(watch_processes(parts_.guest_pid, plan_.memory, plan_.pids, seen));
+  usage.watched = true;
+  usage.memory_now = seen.memory_now;
+  usage.memory_kills = seen.memory_kills;
+  if (parts_.has_groups) return usage;
+  usage.user_us = seen.user_us;
+  usage.system_us = seen.system_us;
+  usage.pids_now = seen.pids_now;
+  usage.pids_refusals = seen.pids_refusals;
   return usage;
 }
 
