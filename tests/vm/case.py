@@ -1,9 +1,15 @@
-"""What the tests on the machine share: one machine for a whole file, and caisson inside it."""
+"""What the tests on the machine share: one machine for a whole file, and caisson inside it.
+
+CAISSON_VM=all runs each test for every kind of caller, else where a test names none for the three that
+differ most. Every test's time is printed.
+"""
 
 import functools
 import json
+import os
 import shlex
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -19,6 +25,7 @@ CALLERS = {
     "bare": {"user": "plain", "group": "session"},
 }
 DELEGATED = ("root", "user", "plain")
+ALL = os.environ.get("CAISSON_VM") == "all"
 
 _machines = {}
 
@@ -85,20 +92,37 @@ class MachineTest(unittest.TestCase):
             self.assertEqual(ran.cause, cause, str(ran))
 
 
-def each_caller(*callers):
-    """Runs the test once for each of these callers (all, where none is named), as subtests."""
+def each_caller(*callers, short=("root", "bare")):
+    """Runs the test for each of these callers (all, where none is named), as subtests. short: for whom
+    without CAISSON_VM=all."""
+    chosen = [caller for caller in callers or CALLERS if ALL or caller in short]
+    assert chosen, f"{short} names none of {callers}"
+
     def decorate(test):
         @functools.wraps(test)
         def run(self):
-            for caller in callers or CALLERS:
+            for caller in chosen:
                 with self.subTest(caller=caller):
                     test(self, caller)
         return run
     return decorate
 
 
+class Timed(unittest.TextTestResult):
+    def startTest(self, test):
+        self.began = time.monotonic()
+        super().startTest(test)
+
+    def stopTest(self, test):
+        self.stream.writeln(f"    {time.monotonic() - self.began:5.1f} s  {test.id().removeprefix('__main__.')}")
+        self.stream.flush()
+        super().stopTest(test)
+
+
 def main():
+    began = time.monotonic()
     try:
-        unittest.main(module="__main__", verbosity=2)
+        unittest.main(module="__main__", testRunner=unittest.TextTestRunner(verbosity=2, resultclass=Timed))
     finally:
         close_machines()
+        print(f"{os.path.basename(sys.argv[0])}: {time.monotonic() - began:.1f} s in all", flush=True)

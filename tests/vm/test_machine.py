@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import facts
-from case import MachineTest, each_caller, main
+from case import CALLERS, MachineTest, each_caller, main
 from vm import Vm, VmError
 from vm_parts import PartsError
 
@@ -56,7 +56,7 @@ class Machine(MachineTest):
         self.assertGreater(second - first, before_second - after_first - 0.1)
         self.assertLess(second - first, after_second - before_first + 0.1)
 
-    @each_caller()
+    @each_caller(short=CALLERS)
     def test_users_and_groups(self, caller):
         places = {"root": "/system.slice/run-", "user": "/user.slice/user-1000.slice/user@1000.service/app.slice/run-",
                   "plain": "/user.slice/user-1001.slice/user@1001.service/app.slice/run-",

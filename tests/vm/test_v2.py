@@ -13,14 +13,14 @@ def python(text):
 
 
 class Limits(MachineTest):
-    @each_caller()
+    @each_caller(short=CALLERS)
     def test_no_limit_met(self, caller):
         ran = self.caisson("--", *python("print(6*7)"), caller=caller)
         self.assert_verdict(ran, "exited", 0)
         self.assertEqual((ran.stdout, ran.hit, ran.document["wall"]), ("42\n", [], "namespace"), str(ran))
         self.assertGreater(ran.usage["elapsed_us"], 0)
 
-    @each_caller()
+    @each_caller(short=("root", "user", "bare"))
     def test_how_limits_are_held(self, caller):
         ran = self.caisson("--", "true", caller=caller)
         self.assertEqual(len(ran.held), 9, str(ran))
@@ -35,7 +35,7 @@ class Limits(MachineTest):
         self.assert_verdict(refused, "sandbox_error", 125)
         self.assertRegex(refused.verdict["message"], "cpus|memory")
 
-    @each_caller()
+    @each_caller(short=("root", "user", "bare"))
     def test_memory(self, caller):
         ran = self.caisson("--memory", "64MiB", "--disk", "32MiB", "--", *python(BOMB), caller=caller)
         self.assert_verdict(ran, "memory_limit", 137)
@@ -51,7 +51,7 @@ class Limits(MachineTest):
         self.assert_verdict(ran, "process_limit", 121)
         self.assertLessEqual(ran.usage["pids_peak"], 33, str(ran))
 
-    @each_caller()
+    @each_caller(short=("root", "user", "bare"))
     def test_disk(self, caller):
         ran = self.caisson("--disk", "16MiB", "--", "sh", "-c", "dd if=/dev/zero of=$HOME/x bs=1M count=200", caller=caller)
         self.assert_verdict(ran, "disk_limit", 122, "bytes")
@@ -100,6 +100,14 @@ class Edges(MachineTest):
             self.assertEqual((ran.status, ran.hit, ran.stdout), (0, ["memory"], "status True\n"), str(ran))
         else:
             self.assert_verdict(ran, "memory_limit", 137)
+
+    @each_caller(*DELEGATED)
+    def test_memory_that_belongs_to_no_process(self, caller):
+        # The pages of a memory file count for nobody; whoever holds it must be the one that ends.
+        text = ("import os\nfile = os.memfd_create('x')\ntry:\n  while True: os.write(file, bytes(1 << 20))\n"
+                "except OSError: os._exit(9)")
+        ran = self.caisson("--memory", "64MiB", "--disk", "16MiB", "--", *python(text), caller=caller)
+        self.assert_verdict(ran, "memory_limit", 137)
 
     @each_caller("root", "plain")
     def test_full_disk_and_the_program_succeeds(self, caller):
@@ -206,7 +214,7 @@ class Grants(MachineTest):
         self.assert_writable(name, user, caller)
         self.assert_read_only(name, caller)
 
-    @each_caller("user", "plain")
+    @each_caller("user", "plain", short=("user",))
     def test_tmpfs_as_an_ordinary_user(self, caller):
         name, user = self.given("/dev/shm", caller)
         self.assert_writable(name, user, caller)
@@ -294,7 +302,7 @@ echo whole"""
         ran = self.layered("cd; i=0; while : > $((i=i+1)); do :; done", "root", "--inodes", "300")
         self.assert_verdict(ran, "disk_limit", 122, "inodes")
 
-    @each_caller("user", "plain", "bare")
+    @each_caller("user", "plain", "bare", short=("user", "plain"))
     def test_an_ordinary_user_changes_all_but_removed_directories(self, caller):
         # The known limit of a tmpfs without user attributes, as `caisson doctor` tells it.
         self.import_image(caller)
