@@ -37,6 +37,9 @@ std::vector<std::string> registered_ids() {
   std::vector<std::string> ids;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder_path().c_str()), ::closedir);
   if (directory == nullptr) return ids;
+  // In a place that others can write too (/tmp) somebody else may have made it.
+  struct stat facts{};
+  if (::fstat(::dirfd(directory.get()), &facts) != 0 || facts.st_uid != ::geteuid()) return ids;
   while (const dirent* entry = ::readdir(directory.get()))
     if (is_id(entry->d_name)) ids.emplace_back(entry->d_name);
   std::ranges::sort(ids);

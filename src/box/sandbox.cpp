@@ -96,8 +96,10 @@ Status cover_sockets(const policy::Grant& grant, int directory_fd, wall::Plan& p
       cover = Fd(::open("/dev/null", O_PATH | O_CLOEXEC));
       if (!cover.valid()) return fail_errno("open /dev/null");
     }
-    plan.grants.push_back(
-        {.fd = descriptors.add(cover.get()), .to = grant.to + "/" + path, .directory = false});
+    plan.grants.push_back({.fd = descriptors.add(cover.get()),
+                           .to = grant.to + "/" + path,
+                           .directory = false,
+                           .cover = true});
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -83,6 +84,13 @@ void tell_failure(int socket_fd, const Error& error) {
     ::_exit(1);
   }
   proto::Fields limits = command_limits(plan, (*box)->held());
+  // Many commands and clients need many descriptors; the guest is born already and keeps its own
+  // limit.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    (void)::setrlimit(RLIMIT_NOFILE, &files);
+  }
   wall::Steps steps(plan.fault);
   auto confined = steps.enter("confine");
   if (confined) confined = (*box)->confine();
@@ -248,7 +256,9 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   auto cleaned = (*prepared)->clean_up(kPatienceMs);
   reap_the_rest(kPatienceMs);
   (void)steps.enter("remove");
-  auto removed = registration->remove();
+  // What could not be removed stays registered: the next sweep tries again.
+  Status removed;
+  if (cleaned) removed = registration->remove();
   (void)steps.enter("removed");
   std::string answer(1, '\2');
   if (!cleaned) answer += cleaned.error().message();

@@ -104,8 +104,11 @@ void Refusals::serve(short ready) {
     char room[256];
   } answer;
   std::memset(&request, 0, sizeof request);
-  // ENOENT: the caller died meanwhile.
-  if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) return;
+  if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) {
+    // ENOENT: the caller died meanwhile. Anything else is no listener: a hostile guest sent it.
+    if (errno != ENOENT && errno != EINTR) listener_.reset();
+    return;
+  }
   std::memset(&answer, 0, sizeof answer);
   answer.value.id = request.value.id;
   answer.value.error = -EPERM;

@@ -12,7 +12,10 @@ namespace caisson::launcher {
 
 class Refusals {
  public:
-  void set_listener(Fd listener) { listener_ = std::move(listener); }
+  // The first counts; a command has one.
+  void set_listener(Fd listener) {
+    if (!listener_.valid()) listener_ = std::move(listener);
+  }
   // -1 when there is none (any more).
   int fd() const { return listener_.get(); }
   // Answers one call that waits, as `ready`, what poll said of fd(), tells.

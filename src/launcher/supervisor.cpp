@@ -26,13 +26,14 @@ using proto::FrameType;
 using proto::Kind;
 using proto::Tag;
 
-constexpr std::size_t kMaxClients = 64;
+constexpr std::size_t kMaxClients = 512;
 constexpr std::size_t kChannels = 3;
 // A command that is to end and whose guest does not say so within this long loses its output that
 // nobody has taken; after twice as long it ends with the box.
 constexpr std::uint64_t kEndPatienceUs = 500'000;
 // The guest must greet within this long.
 constexpr std::uint64_t kGreetingUs = 10'000'000;
+constexpr std::uint64_t kAcceptPauseUs = 100'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 struct Client {
@@ -123,6 +124,7 @@ class Supervisor {
   std::uint32_t last_stream_ = 1;
   bool greeted_ = false;
   std::uint64_t greet_by_us_ = 0;
+  std::uint64_t accept_again_us_ = 0;
   bool ended_ = false;
   std::string end_reason_;
   // Of a detached sandbox: what its first command wrote, and who follows it.
@@ -520,7 +522,11 @@ void Supervisor::drop_client(std::uint64_t id) {
 
 void Supervisor::accept_client() {
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket.valid() || clients_.size() >= kMaxClients) return;
+  if (!socket.valid()) {
+    // No descriptor is free: look again in a moment instead of at once.
+    if (errno == EMFILE || errno == ENFILE) accept_again_us_ = sys::monotonic_us() + kAcceptPauseUs;
+    return;
+  }
   clients_.try_emplace(++last_client_, std::move(socket));
 }
 
@@ -562,6 +568,7 @@ void Supervisor::check_commands() {
 
 std::uint64_t Supervisor::next_deadline() const {
   std::uint64_t next = greeted_ ? kNever : greet_by_us_;
+  if (accept_again_us_ > sys::monotonic_us()) next = std::min(next, accept_again_us_);
   for (const auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     const std::uint64_t patience = stream.cut ? 2 * kEndPatienceUs : kEndPatienceUs;
@@ -577,7 +584,10 @@ void Supervisor::turn() {
   add(box_->end_fd(), POLLIN);
   add(broker_.get(), POLLIN);
   add(guest_.fd(), guest_.events());
-  add(listener_.get(), POLLIN);
+  // Nobody is let in while there is no room; they wait in the socket's queue.
+  add(clients_.size() < kMaxClients && sys::monotonic_us() >= accept_again_us_ ? listener_.get()
+                                                                               : -1,
+      POLLIN);
   std::vector<std::uint64_t> client_ids;
   for (auto& [id, client] : clients_) {
     client_ids.push_back(id);

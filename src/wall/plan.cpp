@@ -150,6 +150,7 @@ void transfer_grant(Archive& archive, GrantType& grant) {
   archive.text(grant.to, "grant.to");
   archive.flag(grant.directory, "grant.directory");
   archive.flag(grant.writable, "grant.writable");
+  archive.flag(grant.cover, "grant.cover");
   archive.number(grant.owner_uid, "grant.owner_uid");
   archive.number(grant.owner_gid, "grant.owner_gid");
 }

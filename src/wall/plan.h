@@ -24,6 +24,7 @@ struct PlanGrant {
   std::string to;        // absolute, normalised path inside
   bool directory = true;
   bool writable = false;
+  bool cover = false;  // lies over a socket of the host; left out where that has gone
   std::uint32_t owner_uid = 0, owner_gid = 0;  // of the granted path on the host
 };
 

@@ -194,8 +194,8 @@ TEST(Plan, RefusesAFlagThatIsNeitherZeroNorOne) {
   Plan plan = full_plan();
   plan.grants.resize(1);
   std::string bytes = encode(plan);
-  // The last grant ends with directory, writable and two ids.
-  bytes[bytes.size() - 10] = 2;
+  // The last grant ends with directory, writable, cover and two ids.
+  bytes[bytes.size() - 11] = 2;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
               HasSubstr("plan: grant.directory: found 2; allowed is 0 to 1"));
 }

@@ -100,7 +100,11 @@ class NamespaceBox final : public Box {
     // What the supervisor counts and times itself is exact to the moment it looks.
     for (const Limit limit : {Limit::kOutput, Limit::kTimeout})
       parts_.held[static_cast<std::size_t>(limit)] = HeldBy::kWatched;
-    parts_.held[static_cast<std::size_t>(Limit::kCpuTime)] = HeldBy::kWatched;
+    // v1 groups alone tell no processor time that we could look at.
+    const bool counts_time =
+        !parts_.has_groups || parts_.first_slot.file[SlotFiles::kCpuStat].valid();
+    parts_.held[static_cast<std::size_t>(Limit::kCpuTime)] =
+        counts_time ? HeldBy::kWatched : HeldBy::kNone;
     auto& memory = parts_.held[static_cast<std::size_t>(Limit::kMemory)];
     if (memory == HeldBy::kNone && plan.memory != 0) memory = HeldBy::kWatched;
     auto& pids = parts_.held[static_cast<std::size_t>(Limit::kPids)];

@@ -379,17 +379,19 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
     return {};
   };
   if (auto built = build(); !built) {
-    remove_slot(number, 0);
+    (void)remove_slot(number, 0);
     return fail(std::move(built).error());
   }
   return files;
 }
 
-void CgroupTree::remove_slot(std::uint32_t number, int patience_ms) const {
+bool CgroupTree::remove_slot(std::uint32_t number, int patience_ms) const {
   const std::uint64_t deadline =
       sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
+  bool gone = true;
   for (const Group& group : groups_)
-    (void)remove_group(group.path + "/x" + std::to_string(number), deadline);
+    gone = remove_group(group.path + "/x" + std::to_string(number), deadline) && gone;
+  return gone;
 }
 
 void CgroupTree::kill() const {

@@ -95,8 +95,8 @@ class CgroupTree {
   // Makes group x<number> in each hierarchy and opens its files.
   Result<SlotFiles> make_slot(std::uint32_t number) const;
   // Removes x<number> where it is empty by now; processes that still die are waited for at most
-  // `patience_ms`.
-  void remove_slot(std::uint32_t number, int patience_ms) const;
+  // `patience_ms`. True when nothing of it is left.
+  bool remove_slot(std::uint32_t number, int patience_ms) const;
 
   // Kills every member. Safe to call at any time.
   void kill() const;

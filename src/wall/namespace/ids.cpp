@@ -34,6 +34,24 @@ Result<std::pair<Fd, std::uint32_t>> take_slot(int run_directory_fd) {
   return fail(Error::exhausted("all 4096 id blocks of this host are in use"));
 }
 
+// Root of the host, or of a container that was given our blocks of ids; not root of a user
+// namespace with a few, who is an ordinary user to us.
+bool owns_all_ids() {
+  const auto map = sys::read_file(AT_FDCWD, "/proc/self/uid_map", 64 * 1024);
+  if (!map) return false;
+  const char* at = map->c_str();
+  for (;;) {
+    char* end = nullptr;
+    const unsigned long long inside = std::strtoull(at, &end, 10);
+    if (end == at) return false;
+    (void)std::strtoull(end, &end, 10);
+    const unsigned long long count = std::strtoull(end, &end, 10);
+    constexpr std::uint64_t kEnd = kBlockBase + std::uint64_t{kSlotCount} * kRange;
+    if (inside <= kGuestBase && inside + count >= kEnd) return true;
+    at = end;
+  }
+}
+
 // The caller's login name without the C library's name service, which does not link statically.
 std::string own_name() {
   const auto passwd = sys::read_file(AT_FDCWD, "/etc/passwd", 4 << 20);
@@ -149,7 +167,7 @@ std::optional<std::uint32_t> find_range(const std::string& subid_text, std::uint
 
 Result<Ids> allocate_ids(int run_directory_fd, std::uint32_t user_uid, std::uint32_t user_gid) {
   Ids ids;
-  if (::geteuid() == 0) {
+  if (::geteuid() == 0 && owns_all_ids()) {
     TRY_ASSIGN(auto slot, take_slot(run_directory_fd));
     const std::uint32_t number = slot.second;
     ids.mode = IdMode::kRoot;

@@ -31,6 +31,8 @@ namespace {
 // One line each: the path of a control group, or "guest PID START" (its start time as in
 // /proc/PID/stat) where no group holds the sandbox's processes.
 constexpr const char* kJournal = "journal";
+// More than a supervisor ever has open at once (proto::kMaxStreams).
+constexpr std::size_t kMaxSlots = 512;
 constexpr std::string_view kGuestLine = "guest ";
 constexpr int kSweepPatienceMs = 2000;
 
@@ -114,7 +116,10 @@ class NamespacePrepared final : public Prepared {
   CgroupHost host_;
   CgroupTree groups_;
   Fd journal_;
-  Fd etc_;  // host image: its kept /etc
+  std::vector<std::uint32_t> dropped_slots_;  // launcher: still to be removed
+  std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
+  std::size_t live_slots_ = 0;                // launcher
+  Fd etc_;                                    // host image: its kept /etc
 };
 
 Status NamespacePrepared::check_limits() const {
@@ -336,6 +341,15 @@ Status NamespacePrepared::serve(int broker_fd) {
   if (message.bytes.size() != sizeof request)
     return fail(Error::invalid("a request of wrong size"));
   std::memcpy(&request, message.bytes.data(), sizeof request);
+  std::erase_if(dropped_slots_, [&](std::uint32_t slot) { return groups_.remove_slot(slot, 0); });
+  if (request.what == 'S') {
+    // A broken supervisor must not fill the host with groups.
+    if (request.number <= last_slot_ || dropped_slots_.size() >= kMaxSlots)
+      return fail(Error::invalid("a place out of order, or too many of them"));
+    last_slot_ = request.number;
+    if (++live_slots_ > kMaxSlots) return fail(Error::exhausted("too many places"));
+  }
+  if (request.what == 'D' && live_slots_ > 0) --live_slots_;
   switch (request.what) {
     case 'U':
     case 'S': {
@@ -352,7 +366,8 @@ Status NamespacePrepared::serve(int broker_fd) {
       return sys::send_message(broker_fd, present, descriptors);
     }
     case 'D':
-      groups_.remove_slot(request.number, 200);
+      // Members may still be dying: whatever is not empty yet is tried again at the next request.
+      dropped_slots_.push_back(request.number);
       return {};
     default:
       return fail(Error::invalid("an unknown request"));
@@ -362,7 +377,8 @@ Status NamespacePrepared::serve(int broker_fd) {
 Status NamespacePrepared::clean_up(int patience_ms) {
   groups_.kill();
   auto removed = groups_.remove(patience_ms);
-  (void)::unlinkat(place_.sandbox_directory_fd, kJournal, 0);
+  // Where something stays the journal does too, for the next sweep.
+  if (removed) (void)::unlinkat(place_.sandbox_directory_fd, kJournal, 0);
   return removed;
 }
 

@@ -481,11 +481,15 @@ Status RootBuilder::bind_grants() {
       if (::mkdirat(parent.get(), leaf.c_str(), 0755) != 0 && errno != EEXIST)
         return fail_errno("mkdir " + grant.to);
     } else {
-      const Fd file(
-          ::openat(parent.get(), leaf.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0444));
-      // What is there already may be anything that is no directory.
-      if (!file.valid() && errno != EACCES && errno != EROFS && errno != ENXIO)
-        return fail_errno("create " + grant.to);
+      // What is there already may be anything that is no directory, and is never opened: a FIFO of
+      // a hostile image would hold us for ever.
+      struct stat there{};
+      if (::fstatat(parent.get(), leaf.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (grant.cover) continue;  // the socket has gone meanwhile
+        const Fd file(::openat(parent.get(), leaf.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444));
+        if (!file.valid()) return fail_errno("create " + grant.to);
+      }
     }
     TRY_ASSIGN(const Fd target,
                sys::openat2(parent.get(), leaf, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));

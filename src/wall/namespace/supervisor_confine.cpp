@@ -80,8 +80,8 @@ constexpr int kAllowed[] = {
     SYS_uname,
     SYS_sysinfo,
 };
-// For the watcher of a user without control groups.
-constexpr int kProcReading[] = {SYS_open, SYS_openat, SYS_getdents64, SYS_readlink};
+// For the watcher of a user without control groups, who also opens files, for reading alone.
+constexpr int kProcReading[] = {SYS_getdents64, SYS_readlink};
 
 Status install_filter(bool reads_proc) {
   std::vector<int> allowed(std::begin(kAllowed), std::end(kAllowed));
@@ -91,6 +91,13 @@ Status install_filter(bool reads_proc) {
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
+  if (reads_proc) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 4));
+    program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])));
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_ACCMODE | O_CREAT | O_TRUNC, 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  }
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     const auto to_allow = static_cast<std::uint8_t>(allowed.size() - i);
     program.push_back(
@@ -105,7 +112,7 @@ Status install_filter(bool reads_proc) {
 }
 
 // No file system at all; a kernel without Landlock has the filter alone.
-Status forbid_files(bool reads_proc) {
+Status forbid_files() {
   const long abi =
       ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (abi <= 0) return {};
@@ -115,15 +122,6 @@ Status forbid_files(bool reads_proc) {
       ::syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes.handled_access_fs, 0);
   if (raw < 0) return fail_errno("landlock_create_ruleset");
   const Fd ruleset(static_cast<int>(raw));
-  if (reads_proc) {
-    const Fd proc(::open("/proc", O_PATH | O_CLOEXEC));
-    if (!proc.valid()) return fail_errno("open /proc");
-    landlock_path_beneath_attr rule{};
-    rule.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-    rule.parent_fd = proc.get();
-    if (::syscall(SYS_landlock_add_rule, ruleset.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0)
-      return fail_errno("landlock_add_rule");
-  }
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0)
     return fail_errno("landlock_restrict_self");
   return {};
@@ -149,7 +147,8 @@ Status confine_supervisor(const SupervisorConfinement& confinement) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("pdeathsig");
   const rlimit none{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &none);
-  TRY(forbid_files(confinement.reads_proc));
+  // A Landlock domain may not look into processes outside of it, which is the watcher's whole work.
+  if (!confinement.reads_proc) TRY(forbid_files());
   return install_filter(confinement.reads_proc);
 }
 
