@@ -17,7 +17,7 @@ from suite import check_index, harness
 
 def attack(host, row, verbose=False, **changes):
     """(fault or None, note or None) of one row."""
-    case = Case(host, row.id, **changes)
+    case, start = Case(host, row.id, **changes), time.monotonic()
     try:
         word = ATTEMPTS[row.id](case)
     except Untried as reason:
@@ -29,7 +29,7 @@ def attack(host, row, verbose=False, **changes):
     if word not in row.expect.split("/"):
         return f"{row.id} {row.name}, {row.vector}: {word}; declared is {row.expect} by {row.mechanism}", None
     if verbose:
-        print(f"  contained   {row.id:5} {row.name}, {row.vector}: {word}")
+        print(f"  contained   {row.id:5} {row.name}, {row.vector}: {word}, {time.monotonic() - start:.1f} s")
     return None, None
 
 
@@ -40,13 +40,18 @@ def main():
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
     harness.require_programs()
-    rows = [row for row in check_index.load() if row.run == "host"]
+    rows = [row for row in check_index.load() if row.run in ("host", "slow")]
     if arguments.ids:
         rows = [row for row in rows if row.id in arguments.ids]
+    else:
+        rows = [row for row in rows if row.run == "host"]
+    kinds = arguments.kinds or harness.callers()
+    if len(kinds) > 1:
+        return 1 if suite.as_each(kinds, sys.argv[1:]) else 0
     harness.subreaper()
     suite.enter_own_host()
     total = 0
-    for kind in arguments.kinds or harness.callers():
+    for kind in kinds:
         start, faults, count = time.monotonic(), [], 0
         with suite.Host(kind) as host:
             for row in suite.scoped(rows, kind):

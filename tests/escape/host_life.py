@@ -196,9 +196,9 @@ def status_spoof(case):
 
 
 class SilentFileSystem:
-    """A FUSE file system that answers for its root and then never again."""
+    """A FUSE file system whose root is an empty folder; for any name below it there is no answer."""
 
-    INIT, GETATTR, STATFS = 26, 3, 17
+    INIT, GETATTR, STATFS, OPENDIR, READDIR, READDIRPLUS, RELEASEDIR = 26, 3, 17, 27, 28, 44, 29
 
     def __init__(self, folder):
         self.folder = folder
@@ -227,6 +227,10 @@ class SilentFileSystem:
                                                                   0o40755, 2, 0, 0, 0, 4096, 0)
             elif opcode == self.STATFS:
                 body = struct.pack("QQQQQIII28x", 1000, 500, 500, 100, 50, 4096, 255, 4096)
+            elif opcode == self.OPENDIR:
+                body = struct.pack("QII", 1, 0, 0)
+            elif opcode in (self.READDIR, self.READDIRPLUS, self.RELEASEDIR):
+                body = b""
             else:
                 continue
             os.write(self._device, struct.pack("IiQ", 16 + len(body), 0, unique) + body)
@@ -249,7 +253,7 @@ def silent_file_system(case):
         process = case.caller.popen("run", "--image", "host", "--ro", f"{folder}:/fuse", "--timeout", "1s", "--",
                                     "/bin/cat", "/fuse/x", stdin=-3, stdout=-3, stderr=-3, **case.options())
         try:
-            code = process.wait(6)
+            code = process.wait(40)
         except subprocess.TimeoutExpired as error:
             raise Escaped("the run hangs with the file system") from error
         finally:

@@ -74,6 +74,21 @@ ATTEMPT(1d) {
   open_denied("/proc/sys/vm/drop_caches", O_WRONLY);
 }
 
+// Writes back what it reads: that the write is taken is the escape.
+ATTEMPT(1e) {
+  const char* path = "/proc/sys/kernel/core_pattern";
+  char text[256];
+  ssize_t length = read_file(path, text, sizeof text);
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (length < 0 || fd < 0) contained("%s", errno_name(errno));
+  denied(write(fd, text, (size_t)length));
+}
+ATTEMPT(2h) {
+  // 'h' prints a list of commands to the host's console.
+  int fd = open("/proc/sysrq-trigger", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) contained("%s", errno_name(errno));
+  denied(write(fd, "h", 1));
+}
 ATTEMPT(2a) {
   open_denied("/proc/sysrq-trigger", O_WRONLY);
 }
