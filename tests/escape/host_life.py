@@ -248,6 +248,7 @@ def silent_file_system(case):
         raise Untried("no /dev/fuse")
     folder = case.folder / "fuse"
     folder.mkdir()
+    before = harness.cgroups()
     silent = SilentFileSystem(folder)
     try:
         process = case.caller.popen("run", "--image", "host", "--ro", f"{folder}:/fuse", "--timeout", "1s", "--",
@@ -264,6 +265,10 @@ def silent_file_system(case):
         suite.LIBC.umount2(str(folder).encode(), 2)
     if code != 124:
         raise AssertionError(f"status {code}")
+    # Its process could not be killed before; what stayed with it goes at the next start.
+    case.run("--", "/bin/true")
+    if case.caller.sandboxes_left() or not harness.wait_until(lambda: not harness.cgroups() - before, 5):
+        raise Escaped(f"left: {case.caller.sandboxes_left()} {sorted(harness.cgroups() - before)[:3]}")
     return "time_limit"
 
 
