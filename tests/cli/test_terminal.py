@@ -43,8 +43,9 @@ class Terminal:
             left = end - time.monotonic()
             if left <= 0 or not self.read(left):
                 self.test.fail(f"{pattern!r} did not come; seen: {self.seen!r}")
-        match = re.search(pattern, self.seen.decode(errors="replace"))
-        self.seen = b""
+        text = self.seen.decode(errors="replace")
+        match = re.search(pattern, text)
+        self.seen = text[match.end():].encode()  # what came with it belongs to the next
         return match
 
     def read(self, seconds):
