@@ -59,8 +59,9 @@ class Rules(Tree):
     def test_guest_includes_more_than_base(self):
         self.expect("src/guest/a.cpp", '#include "policy/spec.h"\n', "layers")
 
-    def test_nobody_includes_the_guest(self):
-        self.expect("src/box/a.cpp", '#include "guest/init.h"\n', "layers")
+    def test_only_what_has_it_built_in_includes_the_guest(self):
+        self.expect_good("src/box/a.cpp", '#include "guest/init.h"\n')
+        self.expect("src/wall/a.cpp", '#include "guest/init.h"\n', "layers")
 
     def test_folder_outside_the_order(self):
         self.expect("src/odd/a.cpp", "int x;\n", "layers")

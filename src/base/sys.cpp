@@ -67,8 +67,8 @@ Result<std::string> read_again(int file_fd, std::size_t limit) {
   while (size < limit) {
     if (size == contents.size())
       contents.resize(std::min(limit, std::max<std::size_t>(1024, 2 * size)));
-    const ssize_t got = ::pread(file_fd, contents.data() + size, contents.size() - size,
-                                static_cast<off_t>(size));
+    const ssize_t got =
+        ::pread(file_fd, contents.data() + size, contents.size() - size, static_cast<off_t>(size));
     if (got < 0) {
       if (errno == EINTR) continue;
       return fail_errno("pread");

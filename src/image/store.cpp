@@ -384,7 +384,8 @@ Status Store::sweep() {
       // An error: another sweep has just taken the directory away.
       if (idle.has_value() && idle->has_value()) dead.push_back(name);
     }
-    for (const std::string& name : list_directory(refs_.get()).value_or(std::vector<std::string>())) {
+    for (const std::string& name :
+         list_directory(refs_.get()).value_or(std::vector<std::string>())) {
       if (name.starts_with(".new.")) unlinkat(refs_.get(), name.c_str(), 0);
     }
   }

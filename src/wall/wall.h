@@ -75,8 +75,8 @@ class Box {
   // process without capabilities, and everything above still works. Called before the first byte of
   // the guest is read.
   virtual Status confine() = 0;
-  // Waits until the guest has been born; the error is that of a build whose last part, which goes on
-  // while the caller confines itself, has failed.
+  // Waits until the guest has been born; the error is that of a build whose last part, which goes
+  // on while the caller confines itself, has failed.
   virtual Status await_birth() = 0;
 };
 

@@ -16,9 +16,9 @@ struct SupervisorConfinement {
 };
 
 // Ids, capabilities, no_new_privs (no execve follows, so the bounding set bounds nothing),
-// dumpable, Landlock (nothing on any file system; not where reads_proc, which may open for reading) and a
-// seccomp allowlist of what an event loop needs: no execve, no socket, no open. Irrevocable; on an error
-// the process must exit.
+// dumpable, Landlock (nothing on any file system; not where reads_proc, which may open for reading)
+// and a seccomp allowlist of what an event loop needs: no execve, no socket, no open. Irrevocable;
+// on an error the process must exit.
 Status confine_supervisor(const SupervisorConfinement& confinement);
 
 }  // namespace caisson::wall
