@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -139,8 +140,27 @@ void wipe_environment() {
   environ = nothing;
 }
 
+// Nor of its command line, which names host paths and values for the command; /proc/PID/cmdline of
+// the launcher, the supervisor and PID 1 would show it, and their memory would keep it.
+void wipe_arguments() {
+  const auto stat = sys::read_file(AT_FDCWD, "/proc/self/stat", 8192);
+  if (!stat) return;
+  // The name may hold spaces and brackets; fields count from the last bracket, which ends the
+  // second.
+  std::size_t at = stat->rfind(')');
+  constexpr int kArgStart = 48;  // proc(5)
+  for (int field = 2; field < kArgStart && at != std::string::npos; ++field)
+    at = stat->find(' ', at + 1);
+  if (at == std::string::npos) return;
+  char* rest = nullptr;
+  const std::uintptr_t start = std::strtoull(stat->c_str() + at, &rest, 10);
+  const std::uintptr_t end = std::strtoull(rest, nullptr, 10);
+  if (start != 0 && end > start) ::explicit_bzero(reinterpret_cast<void*>(start), end - start);
+}
+
 [[noreturn]] void be_launcher(int socket_fd) {
   wipe_environment();
+  wipe_arguments();
   ::setsid();
   sigset_t none;
   ::sigemptyset(&none);
