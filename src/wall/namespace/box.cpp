@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::size_t kCounterFile = 4096;
 
-struct BrokerRequest {
-  char what = 0;
-  std::uint32_t number = 0;
-};
-
 std::uint64_t number_at(std::string_view text) {
   std::uint64_t value = 0;
   (void)std::from_chars(text.data(), text.data() + text.size(), value);

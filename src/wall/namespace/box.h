@@ -11,6 +11,12 @@
 
 namespace caisson::wall {
 
+// A request of the box to the launcher, which alone can still make control groups.
+struct BrokerRequest {
+  char what = 0;  // 'S' make a slot, 'D' remove it, 'U' the box's own counters
+  std::uint32_t number = 0;
+};
+
 struct BoxParts {
   Fd channel;
   Fd guest_pidfd;

@@ -86,12 +86,6 @@ Error unmapped_grant(int path_fd, const Error& why) {
       "--out, and --rw of a path on ext4, xfs or btrfs");
 }
 
-// The supervisor's requests to the launcher: one letter and a slot's number.
-struct BrokerRequest {
-  char what = 0;  // 'S' make a slot, 'D' remove it, 'U' the box's own counters
-  std::uint32_t number = 0;
-};
-
 class NamespacePrepared final : public Prepared {
  public:
   NamespacePrepared(const Plan& plan, const Place& place)
