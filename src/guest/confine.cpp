@@ -153,6 +153,8 @@ Status enter_identity(const ConfineOptions& options) {
     if (options.userns_fd >= 0 && !is_off(options.disabled_mechanisms, Mechanism::kNestedUserns)) {
       TRY(enter_user_namespace(options.userns_fd));
     }
+    if (options.cgroup_ns_fd >= 0 && setns(options.cgroup_ns_fd, CLONE_NEWCGROUP) != 0)
+      return fail_errno("setns (control group namespace)");
     if (is_off(options.disabled_mechanisms, Mechanism::kUidSplit)) return {};
     return set_ids(options.uid, options.gid, options.groups);
   };

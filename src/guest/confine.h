@@ -27,8 +27,9 @@ namespace caisson::guest {
 enum class Privileges : std::uint8_t { kNone = 0, kSudo = 1 };
 
 struct ConfineOptions {
-  int userns_fd = -1;  // user namespace N, borrowed; -1: stay in this one
-  uid_t uid = 65534;   // as seen inside N
+  int userns_fd = -1;     // user namespace N, borrowed; -1: stay in this one
+  int cgroup_ns_fd = -1;  // control group namespace of N's, borrowed; -1: stay in this one
+  uid_t uid = 65534;      // as seen inside N
   gid_t gid = 65534;
   std::span<const gid_t> groups;
   Privileges privileges = Privileges::kNone;

@@ -8,7 +8,7 @@
 
 namespace caisson::guest {
 
-// The guest's whole life; takes both descriptors (-1: no user namespace). Returns the exit status.
-int run_guest(int channel_fd, int userns_fd, SwitchMask disabled_mechanisms);
+// The guest's whole life; takes the descriptors (-1: no such namespace). Returns the exit status.
+int run_guest(int channel_fd, int userns_fd, int cgroup_ns_fd, SwitchMask disabled_mechanisms);
 
 }  // namespace caisson::guest

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/kernel_abi.h"
 #include "guest/sessions.h"
 
 namespace caisson::guest {
@@ -56,6 +58,23 @@ std::uint64_t bytes_inside(int fd) {
   return ::ioctl(fd, FIONREAD, &count) == 0 && count > 0 ? static_cast<std::uint64_t>(count) : 0;
 }
 
+// fork(2); the child is born in the v2 control group whose directory is given, if one is. Moving
+// there afterwards would wait for every processor (cgroup_threadgroup_rwsem): milliseconds.
+Result<pid_t> fork_into(const Fd& cgroup) {
+  if (!cgroup.valid()) {
+    const pid_t pid = ::fork();
+    if (pid < 0) return fail_errno("fork");
+    return pid;
+  }
+  clone_args arguments{};
+  arguments.flags = CLONE_INTO_CGROUP;
+  arguments.exit_signal = SIGCHLD;
+  arguments.cgroup = static_cast<std::uint64_t>(cgroup.get());
+  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (pid < 0) return fail_errno("entering the command's control group");
+  return static_cast<pid_t>(pid);
+}
+
 }  // namespace
 
 Status ExecStream::open_pipes(const ExecRequest& request, ExecDescriptors& child) {
@@ -88,17 +107,22 @@ Result<std::unique_ptr<ExecStream>> ExecStream::open(std::uint32_t id, ExecReque
                                                      const Channel& channel) {
   ExecDescriptors child;
   child.userns_fd = inside.userns.get();
+  child.cgroup_ns_fd = inside.cgroup_ns.get();
   child.open_files = inside.open_files;
   child.disabled_mechanisms = inside.disabled_mechanisms;
   child.cgroups = std::move(cgroups);
+  Fd birth_cgroup;
+  if (request.birth_cgroup && !child.cgroups.empty()) {
+    birth_cgroup = std::move(child.cgroups.back());
+    child.cgroups.pop_back();
+  }
   if (request.want_listener && !channel.passes_descriptors())
     return fail(Error(Code::kUnimplemented,
                       "exec: no descriptor can travel over this channel, so "
                       "there is no way to send a listener"));
   std::unique_ptr<ExecStream> stream(new ExecStream(id, request.terminal.has_value()));
   TRY(stream->open_pipes(request, child));
-  const pid_t pid = ::fork();
-  if (pid < 0) return fail_errno("fork");
+  TRY_ASSIGN(const pid_t pid, fork_into(birth_cgroup));
   if (pid == 0) run_command(request, std::move(child));
   stream->pid_ = pid;
   return stream;

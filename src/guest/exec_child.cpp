@@ -238,6 +238,7 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
 
   ConfineOptions options;
   options.userns_fd = descriptors.userns_fd;
+  options.cgroup_ns_fd = descriptors.cgroup_ns_fd;
   options.uid = account.uid;
   options.gid = account.gid;
   options.groups = account.groups;

@@ -38,6 +38,7 @@ struct ExecRequest {
   std::optional<WindowSize> terminal;
   std::vector<Limit> limits;
   std::uint32_t cgroup_count = 0;
+  bool birth_cgroup = false;
   seccomp::Profile profile = seccomp::Profile::kDefault;
   bool want_listener = false;
   bool no_setid = false;
@@ -66,8 +67,9 @@ ExecFailure parse_failure(std::string_view message);
 struct ExecDescriptors {
   Fd input, output, error;  // the child's ends; all invalid with a terminal
   Fd report;
-  std::vector<Fd> cgroups;
-  int userns_fd = -1;  // borrowed
+  std::vector<Fd> cgroups;  // `tasks` files
+  int userns_fd = -1;       // borrowed
+  int cgroup_ns_fd = -1;    // borrowed
   rlimit open_files{};
   SwitchMask disabled_mechanisms = 0;
 };

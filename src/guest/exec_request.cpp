@@ -75,6 +75,7 @@ Result<ExecRequest> ExecRequest::parse(const proto::FieldReader& fields) {
                               little_endian(value.substr(12, 8))});
   }
   TRY_ASSIGN(const std::uint64_t cgroups, small_number(fields, Tag::kCgroup, kMaxCgroups));
+  TRY_ASSIGN(const std::uint64_t birth, small_number(fields, Tag::kBirthCgroup, 1));
   TRY_ASSIGN(const std::uint64_t profile,
              small_number(fields, Tag::kSyscallProfile, seccomp::kProfileCount - 1));
   TRY_ASSIGN(const std::uint64_t listener, small_number(fields, Tag::kWantListener, 1));
@@ -83,6 +84,7 @@ Result<ExecRequest> ExecRequest::parse(const proto::FieldReader& fields) {
   TRY_ASSIGN(const std::uint64_t no_setid, small_number(fields, Tag::kNoSetid, 1));
   request.no_setid = no_setid == 1;
   request.cgroup_count = static_cast<std::uint32_t>(cgroups);
+  request.birth_cgroup = birth == 1;
   request.profile = static_cast<seccomp::Profile>(profile);
   request.want_listener = listener == 1;
   request.sudo = privileges == 1;

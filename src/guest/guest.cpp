@@ -116,9 +116,10 @@ Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
     TRY(enter_landlock(LandlockScope::kSignalsAndSockets));
   TRY_ASSIGN(options.inside.open_files, raise_open_files());
   TRY_ASSIGN(Fd signals, take_signals());
-  if (options.inside.userns.valid() &&
-      ::fcntl(options.inside.userns.get(), F_SETFD, FD_CLOEXEC) != 0)
-    return fail_errno("user namespace descriptor");
+  for (const Fd* space : {&options.inside.userns, &options.inside.cgroup_ns}) {
+    if (space->valid() && ::fcntl(space->get(), F_SETFD, FD_CLOEXEC) != 0)
+      return fail_errno("namespace descriptor");
+  }
   TRY_ASSIGN(Channel channel,
              Channel::create(std::move(options.channel_in), std::move(options.channel_out)));
   std::unique_ptr<Guest> guest(
@@ -234,7 +235,8 @@ Result<std::vector<Fd>> Guest::take_descriptors(const proto::Frame& frame) {
   TRY_ASSIGN(const proto::FieldReader fields,
              proto::FieldReader::parse(frame.payload, proto::FieldReader::Critical::kIgnore));
   std::vector<Fd> descriptors;
-  const std::uint64_t count = fields.number_or_none(Tag::kCgroup).value_or(0);
+  const std::uint64_t count = fields.number_or_none(Tag::kCgroup).value_or(0) +
+                              fields.number_or_none(Tag::kBirthCgroup).value_or(0);
   while (descriptors.size() < count) {
     TRY_ASSIGN(Fd descriptor, channel_.take_descriptor());
     descriptors.push_back(std::move(descriptor));

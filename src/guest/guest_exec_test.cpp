@@ -1,8 +1,11 @@
 // Commands, through the real guest.
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <algorithm>
 
+#include "base/kernel_abi.h"
 #include "guest/guest_harness.h"
 
 namespace caisson::guest::testing {
@@ -256,6 +259,32 @@ TEST(Exec, EntersEachControlGroup) {
   EXPECT_EQ(refused.error_text(), "entering the command's control group: Bad file descriptor");
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST(Exec, IsBornInItsControlGroup) {
+  const Fd wrong(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  GuestProcess guest;
+  const Seen refused = guest.finish_stream(guest.open(
+      Kind::kExec, GuestProcess::command({"true"}).put_u8(Tag::kBirthCgroup, 1), {wrong.get()}));
+  EXPECT_EQ(refused.error_text(), "entering the command's control group: Bad file descriptor");
+
+  std::string mount;
+  for (const char* path : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+    struct statfs facts{};
+    if (::statfs(path, &facts) == 0 && facts.f_type == CGROUP2_SUPER_MAGIC) mount = path;
+  }
+  const std::string name = "caisson-test-" + std::to_string(::getpid());
+  const std::string group = mount + "/" + name;
+  if (mount.empty() || ::mkdir(group.c_str(), 0755) != 0)
+    GTEST_SKIP() << "only where a v2 control group can be made";
+  const Fd directory(::open(group.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const Seen seen = guest.finish_stream(
+      guest.open(Kind::kExec,
+                 GuestProcess::command({"sh", "-c", "grep ^0:: /proc/self/cgroup"})
+                     .put_u8(Tag::kBirthCgroup, 1),
+                 {directory.get()}));
+  EXPECT_EQ(::rmdir(group.c_str()), 0);
+  EXPECT_TRUE(seen.output.ends_with("/" + name + "\n")) << seen.output << seen.error_text();
 }
 
 TEST(Exec, ARefusedFrameTakesItsDescriptorsAlong) {

@@ -45,7 +45,8 @@ Result<GuestOptions> parse(int count, char** arguments) {
     } const descriptors[] = {{"--channel=", options.channel_in},
                              {"--channel-in=", options.channel_in},
                              {"--channel-out=", options.channel_out},
-                             {"--userns=", options.inside.userns}};
+                             {"--userns=", options.inside.userns},
+                             {"--cgroupns=", options.inside.cgroup_ns}};
     bool known = false;
     for (const auto& [name, target] : descriptors) {
       const std::optional<std::string_view> value = value_of(argument, name);
@@ -63,7 +64,7 @@ Result<GuestOptions> parse(int count, char** arguments) {
     if (!known)
       return fail(Error::invalid(std::string(argument) +
                                  ": allowed are --channel=N, or --channel-in=N with "
-                                 "--channel-out=N, and --userns=N"));
+                                 "--channel-out=N, --userns=N and --cgroupns=N"));
   }
   if (!options.channel_in.valid())
     return fail(Error::invalid("--channel=N or --channel-in=N is missing"));

@@ -197,7 +197,8 @@ std::pair<int, std::string> start(std::vector<std::string> arguments) {
 
 TEST(Arguments, AreChecked) {
   const std::string allowed =
-      ": allowed are --channel=N, or --channel-in=N with --channel-out=N, and --userns=N\n";
+      ": allowed are --channel=N, or --channel-in=N with --channel-out=N, --userns=N and "
+      "--cgroupns=N\n";
   const std::string number = ": allowed is the number of an open descriptor from 3 on\n";
   EXPECT_EQ(start({}), std::make_pair(1, std::string("caisson-guest: --channel=N or --channel-in=N "
                                                      "is missing\n")));

@@ -46,7 +46,8 @@ class Poller {
 
 // What every forked child is put into.
 struct Inside {
-  Fd userns;  // invalid: children stay in the guest's user namespace
+  Fd userns;     // invalid: children stay in the guest's user namespace
+  Fd cgroup_ns;  // invalid: they stay in the guest's control group namespace
   SwitchMask disabled_mechanisms = 0;
   // RLIMIT_NOFILE as the guest found it; its own is higher, for all its streams.
   rlimit open_files{};

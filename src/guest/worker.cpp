@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <utility>
 
@@ -28,6 +29,7 @@ Status become_user(const proto::FieldReader& fields, const Inside& inside) {
   TRY_ASSIGN(const Account account, resolve_user(user, root.get()));
   ConfineOptions options;
   options.userns_fd = inside.userns.get();
+  options.cgroup_ns_fd = inside.cgroup_ns.get();
   options.uid = account.uid;
   options.gid = account.gid;
   options.groups = account.groups;
@@ -37,11 +39,13 @@ Status become_user(const proto::FieldReader& fields, const Inside& inside) {
   return {};
 }
 
-// Keeps the worker's socket and the user namespace alone: a worker lives longer than a command's
-// start, and nothing of another stream may stay open in it.
-Status close_others(int link_fd, int userns_fd) {
+// Keeps the worker's socket and the namespaces alone: a worker lives longer than a command's start,
+// and nothing of another stream may stay open in it.
+Status close_others(int link_fd, const Inside& inside) {
   unsigned next = 3;
-  for (const int kept : {std::min(link_fd, userns_fd), std::max(link_fd, userns_fd)}) {
+  std::array<int, 3> all = {link_fd, inside.userns.get(), inside.cgroup_ns.get()};
+  std::sort(all.begin(), all.end());
+  for (const int kept : all) {
     if (kept < 0) continue;
     const auto keep = static_cast<unsigned>(kept);
     if (keep > next && ::close_range(next, keep - 1, 0) != 0) return fail_errno("close_range");
@@ -104,10 +108,11 @@ void WorkerLink::close(const Status& status) {
 void run_worker(WorkerMain work, WorkerRights rights, const proto::FieldReader& fields,
                 const Inside& inside, WorkerLink link) {
   const auto whole = [&]() -> Status {
-    TRY(close_others(link.fd(), inside.userns.get()));
+    TRY(close_others(link.fd(), inside));
     if (rights == WorkerRights::kUser) {
       TRY(become_user(fields, inside));
-      if (inside.userns.valid()) ::close(inside.userns.get());
+      for (const Fd* space : {&inside.userns, &inside.cgroup_ns})
+        if (space->valid()) ::close(space->get());
     }
     ::umask(022);
     return work(fields, link);

@@ -13,7 +13,7 @@
 namespace caisson::launcher {
 
 // guest::run_guest, handed in by the program: the launcher itself knows no guest.
-using GuestEntry = int (*)(int channel_fd, int userns_fd, SwitchMask switches);
+using GuestEntry = int (*)(int channel_fd, int userns_fd, int cgroup_ns_fd, SwitchMask switches);
 
 // The launcher's whole life in this process, which must be single-threaded and is changed for good
 // (signals, umask, subreaper). PID 1 of the sandbox becomes `guest_entry`, or the guest's program

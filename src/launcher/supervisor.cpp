@@ -445,8 +445,8 @@ Status Supervisor::attach(std::uint64_t id, std::uint32_t stream, bool follow) {
 Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
                                 const proto::FieldReader& fields) {
   // What only we may say does not come from a client.
-  for (const Tag tag : {Tag::kCgroup, Tag::kRlimit, Tag::kSyscallProfile, Tag::kWantListener,
-                        Tag::kPrivileges, Tag::kNoSetid}) {
+  for (const Tag tag : {Tag::kCgroup, Tag::kBirthCgroup, Tag::kRlimit, Tag::kSyscallProfile,
+                        Tag::kWantListener, Tag::kPrivileges, Tag::kNoSetid}) {
     if (fields.has(tag)) return fail(Error::invalid("a field that a client does not send"));
   }
   TRY_ASSIGN(auto slot, box_->make_slot());
@@ -463,8 +463,10 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
       .put_u8(Tag::kWantListener, listener ? 1 : 0)
       .put_u8(Tag::kPrivileges, plan_.privileges);
   if (writable) ours.put_u8(Tag::kNoSetid, 1);
-  if (!descriptors.empty())
-    ours.put_u8(Tag::kCgroup, static_cast<std::uint8_t>(descriptors.size()));
+  const std::size_t births = slot->born_in_last() ? 1 : 0;
+  if (births != 0) ours.put_u8(Tag::kBirthCgroup, 1);
+  if (descriptors.size() > births)
+    ours.put_u8(Tag::kCgroup, static_cast<std::uint8_t>(descriptors.size() - births));
   const std::string payload = frame.payload + ours.bytes();
   if (payload.size() > proto::kMaxPayload)
     return fail(Error::invalid("arguments and environment are longer than 64 KiB together"));

@@ -54,7 +54,8 @@ struct Plan {
   std::vector<int> descriptors;
   int guest_fd = -1;
   // The guest as a function of the launcher's own program; null: guest_fd is executed.
-  int (*guest_entry)(int channel_fd, int userns_fd, SwitchMask switches) = nullptr;
+  int (*guest_entry)(int channel_fd, int userns_fd, int cgroup_ns_fd,
+                     SwitchMask switches) = nullptr;
   SwitchMask switches = 0;
   std::string fault;
 };

@@ -45,6 +45,8 @@ class ExecSlot {
   virtual ~ExecSlot() = default;
   // Descriptors that the guest needs to put the command into its place; sent with the OPEN frame.
   virtual std::span<const int> descriptors() const = 0;
+  // Whether the last of them is a directory that the command's process is born in.
+  virtual bool born_in_last() const = 0;
   virtual Result<Usage> sample() = 0;
   // Readable when the command met its memory limit; -1 where the wall cannot say at once.
   virtual int memory_event_fd() const = 0;

@@ -240,9 +240,10 @@ CgroupTree CgroupTree::adopt(std::vector<std::string> paths) {
   return tree;
 }
 
-Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan) {
+Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan, uid_t guest) {
   CgroupTree tree;
   tree.limits_ = plan;
+  tree.guest_ = guest;
   const auto build = [&]() -> Status {
     for (const CgroupPlace& place : host.places) {
       Group group{place.path + "/caisson-" + plan.id, place.v2,
@@ -251,6 +252,7 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan) 
                   place.cpu && !is_off(plan.switches, Mechanism::kCgroupCpu)};
       TRY(make_group(group.path));
       tree.groups_.push_back(group);
+      if (group.v2) TRY(tree.give_birth_rights(group.path));
       if (group.memory && plan.memory != 0) {
         if (group.v2) {
           TRY(limit_memory(group.path, plan.memory + kGuestMemory));
@@ -288,6 +290,13 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan) 
     return fail(std::move(built).error());
   }
   return tree;
+}
+
+Status CgroupTree::give_birth_rights(const std::string& path) const {
+  if (guest_ == ::geteuid()) return {};
+  if (::chown((path + "/cgroup.procs").c_str(), guest_, static_cast<gid_t>(-1)) != 0)
+    return fail_errno("chown " + path + "/cgroup.procs");
+  return {};
 }
 
 std::vector<std::string> CgroupTree::paths() const {
@@ -369,11 +378,15 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
       if (own && group.pids && limits_.pids != 0)
         TRY(write_limit(path, "pids.max", std::to_string(limits_.pids)));
       if (group.v2 && group.memory && limits_.memory != 0) TRY(limit_memory(path, limits_.memory));
-      const auto enter = group.v2       ? SlotFiles::kEnterUnified
-                         : group.memory ? SlotFiles::kEnterMemory
-                         : group.pids   ? SlotFiles::kEnterPids
+      if (group.v2) {
+        TRY(give_birth_rights(path));
+        TRY_ASSIGN(files.file[SlotFiles::kBirthUnified], open_file(path, O_PATH | O_DIRECTORY));
+      } else {
+        const auto enter = group.memory ? SlotFiles::kEnterMemory
+                           : group.pids ? SlotFiles::kEnterPids
                                         : SlotFiles::kEnterCpu;
-      TRY_ASSIGN(files.file[enter], open_file(path + "/cgroup.procs", O_WRONLY));
+        TRY_ASSIGN(files.file[enter], open_file(path + "/tasks", O_WRONLY));
+      }
       open_counters(files, path, group.v2, group.memory, group.pids);
     }
     return {};

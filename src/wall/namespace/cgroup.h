@@ -9,9 +9,13 @@
 //   kLegacy   v1 alone; ended by signalling members until none is left
 //   kNone     no group can be made: limits fall back to rlimits and watching
 //
-// A process enters a group by writing "0" to a descriptor of cgroup.procs that was opened with the
-// launcher's rights, so that nothing inside needs to see a group's path. Only the launcher and the
-// supervisor (before it is confined) use this; one thread.
+// A command enters a v1 group by writing "0" to a descriptor of `tasks` that was opened with the
+// launcher's rights, and is born in its v2 group (CLONE_INTO_CGROUP): whoever writes cgroup.procs
+// takes a lock that waits for every processor, which costs milliseconds on an idle machine and
+// leaves one thread that moves itself by `tasks` alone. Being born somewhere asks the guest's own
+// rights, so its host uid owns cgroup.procs there and in the box's group, and nothing else. Nothing
+// inside sees a group's path. Only the launcher and the supervisor (before it is confined) use
+// this; one thread.
 #pragma once
 
 #include <array>
@@ -55,7 +59,7 @@ struct SlotFiles {
     kEnterMemory,
     kEnterPids,
     kEnterCpu,
-    kEnterUnified,  // cgroup.procs, to enter
+    kBirthUnified,  // v2: the group's directory, to be born in; the last of those to enter
     kMemoryEvents,
     kMemoryPeak,
     kMemoryNow,
@@ -75,8 +79,9 @@ inline constexpr std::uint32_t kFirstSlot = 1;
 class CgroupTree {
  public:
   CgroupTree() = default;
-  // Makes the sandbox's groups and writes its limits. On an error nothing is left.
-  static Result<CgroupTree> create(const CgroupHost& host, const Plan& plan);
+  // Makes the sandbox's groups and writes its limits; `guest` is the host's id of PID 1 inside. On
+  // an error nothing is left.
+  static Result<CgroupTree> create(const CgroupHost& host, const Plan& plan, uid_t guest);
   // The tree of a journal: the group directories by path, for remove().
   static CgroupTree adopt(std::vector<std::string> paths);
 
@@ -108,8 +113,12 @@ class CgroupTree {
     std::string path;
     bool v2 = false, memory = false, pids = false, cpu = false;
   };
+  // Lets the guest's children be born in (or below) a v2 group.
+  Status give_birth_rights(const std::string& path) const;
+
   std::vector<Group> groups_;
   Plan limits_;
+  uid_t guest_ = 0;
 };
 
 }  // namespace caisson::wall

@@ -175,7 +175,8 @@ Status NamespacePrepared::claim() {
     lines += (lines.empty() ? "" : "\n") + place.path + "/caisson-" + plan_.id;
   if (!lines.empty()) TRY(note(lines));
   TRY(steps_.enter("cgroup"));
-  TRY_ASSIGN(groups_, CgroupTree::create(host_, plan_));
+  TRY_ASSIGN(groups_,
+             CgroupTree::create(host_, plan_, mapped(ids_.outer_uids, 0).value_or(::geteuid())));
   return check_limits();
 }
 
@@ -243,7 +244,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build(int broker_fd) {
 Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   TRY_ASSIGN(RootParts parts, make_parts());
   Fd guest;
-  if (ids_.mode == IdMode::kRoot) {
+  if (ids_.mode == IdMode::kRoot && plan_.guest_entry == nullptr) {
     TRY_ASSIGN(guest, clone_mount(plan_.guest_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID));
   }
   BoxParts box;

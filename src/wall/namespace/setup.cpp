@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kChannelFd = 3;
 constexpr int kUsernsFd = 4;
+constexpr int kCgroupNsFd = 5;
 
 class Setup {
  public:
@@ -50,7 +51,8 @@ class Setup {
   Steps steps_;
   Fd proc_;
   Fd user_limits_;  // /proc/sys/user, not yet read-only
-  Fd inner_;
+  Fd inner_;        // user namespace N
+  Fd cgroup_ns_;    // the commands'; invalid: ours
   int layer_fd_ = -1;
 };
 
@@ -76,8 +78,11 @@ Status Setup::enter_namespaces() {
   pollfd supervisor{input_.report.get(), 0, 0};
   if (::poll(&supervisor, 1, 0) > 0) return fail(Error{Code::kCancelled, "the supervisor is gone"});
   if (::prctl(PR_SET_DUMPABLE, 1) != 0) return fail_errno("prctl dumpable");
-  // Our group is the root of what is seen inside.
-  if (!off(Mechanism::kCgroupNamespace) && ::unshare(CLONE_NEWCGROUP) != 0)
+  // Our group is the root of what is seen inside. Where v2 holds the limits, the commands' groups
+  // are beside ours, and nobody lets a child be born outside of his own namespace's root: there the
+  // commands alone get a namespace (make_inner_userns).
+  if (!off(Mechanism::kCgroupNamespace) && input_.cgroups != CgroupMode::kUnified &&
+      ::unshare(CLONE_NEWCGROUP) != 0)
     return fail_errno("unshare cgroup namespace");
   return {};
 }
@@ -123,9 +128,11 @@ Status Setup::set_up_network() {
 
 Status Setup::make_inner_userns() {
   TRY(steps_.enter("userns"));
-  if (off(Mechanism::kNestedUserns)) return {};
+  const bool nested = !off(Mechanism::kNestedUserns);
+  const bool cgroups = input_.cgroups == CgroupMode::kUnified && !off(Mechanism::kCgroupNamespace);
+  if (!nested && !cgroups) return {};
   clone_args arguments{};
-  arguments.flags = CLONE_NEWUSER;
+  arguments.flags = (nested ? CLONE_NEWUSER : 0u) | (cgroups ? CLONE_NEWCGROUP : 0u);
   arguments.exit_signal = SIGCHLD;
   const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid < 0) return fail_errno("clone3 user namespace");
@@ -134,10 +141,19 @@ Status Setup::make_inner_userns() {
   }
   const pid_t child = static_cast<pid_t>(pid);
   const auto make = [&]() -> Status {
-    TRY(write_maps(proc_.get(), child, input_.ids.inner_uids, input_.ids.inner_gids, false));
-    const std::string path = std::to_string(child) + "/ns/user";
-    inner_ = Fd(::openat(proc_.get(), path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!inner_.valid()) return fail_errno("open " + path);
+    const std::string spaces = std::to_string(child) + "/ns/";
+    const auto open_space = [&](const char* name) -> Result<Fd> {
+      Fd space(::openat(proc_.get(), (spaces + name).c_str(), O_RDONLY | O_CLOEXEC));
+      if (!space.valid()) return fail_errno("open " + spaces + name);
+      return space;
+    };
+    if (nested) {
+      TRY(write_maps(proc_.get(), child, input_.ids.inner_uids, input_.ids.inner_gids, false));
+      TRY_ASSIGN(inner_, open_space("user"));
+    }
+    if (cgroups) {
+      TRY_ASSIGN(cgroup_ns_, open_space("cgroup"));
+    }
     return {};
   };
   const auto made = make();
@@ -193,25 +209,36 @@ Status Setup::become_guest() {
   // Everything that the guest keeps goes to its fixed place, above the range first.
   const auto place = [](int from) { return ::fcntl(from, F_DUPFD_CLOEXEC, 64); };
   const int report = place(input_.report.get()), channel = place(input_.channel.get());
-  const int guest = place(input_.guest.get()), nothing = place(null.get());
+  const int guest = input_.guest.valid() ? place(input_.guest.get()) : -1;
+  const int nothing = place(null.get());
   const int inner = inner_.valid() ? place(inner_.get()) : -1;
-  if (report < 0 || channel < 0 || guest < 0 || nothing < 0) return fail_errno("fcntl dupfd");
+  const int cgroup_ns = cgroup_ns_.valid() ? place(cgroup_ns_.get()) : -1;
+  if (report < 0 || channel < 0 || nothing < 0) return fail_errno("fcntl dupfd");
   steps_.finish();
   TRY(sys::send_message(report, "ok", layer));
   for (int fd : {0, 1, 2}) {
     if (::dup2(nothing, fd) < 0) return fail_errno("dup2");
   }
   if (::dup2(channel, kChannelFd) < 0) return fail_errno("dup2 channel");
-  if (inner >= 0 && ::dup2(inner, kUsernsFd) < 0) return fail_errno("dup2 userns");
-  ::syscall(SYS_close_range, static_cast<unsigned>(inner >= 0 ? 5 : 4), ~0u, CLOSE_RANGE_CLOEXEC);
+  // Where one is not there its place holds nothing.
+  if (::dup2(inner >= 0 ? inner : nothing, kUsernsFd) < 0) return fail_errno("dup2 userns");
+  if (::dup2(cgroup_ns >= 0 ? cgroup_ns : nothing, kCgroupNsFd) < 0)
+    return fail_errno("dup2 cgroup namespace");
   ::umask(022);
   if (plan_.guest_entry != nullptr) {
     // Nothing of what the setup held comes along but these; CLOSE_RANGE_CLOEXEC would need an
     // execve.
-    ::syscall(SYS_close_range, static_cast<unsigned>(inner >= 0 ? 5 : 4), ~0u, 0);
-    ::_exit(plan_.guest_entry(kChannelFd, inner >= 0 ? kUsernsFd : -1, plan_.switches));
+    ::close_range(kCgroupNsFd + 1, ~0u, 0);
+    if (inner < 0) ::close(kUsernsFd);
+    if (cgroup_ns < 0) ::close(kCgroupNsFd);
+    ::_exit(plan_.guest_entry(kChannelFd, inner >= 0 ? kUsernsFd : -1,
+                              cgroup_ns >= 0 ? kCgroupNsFd : -1, plan_.switches));
   }
+  ::close_range(kCgroupNsFd + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+  if (inner < 0) ::close(kUsernsFd);
+  if (cgroup_ns < 0) ::close(kCgroupNsFd);
   std::string name = "caisson-guest", channel_flag = "--channel=3", userns_flag = "--userns=4";
+  std::string cgroup_ns_flag = "--cgroupns=5";
   std::string switches = "--switches=";
   for (std::size_t i = 0; i < kMechanismCount; ++i) {
     if ((plan_.switches & bit_of(static_cast<Mechanism>(i))) == 0) continue;
@@ -220,6 +247,7 @@ Status Setup::become_guest() {
   }
   std::vector<char*> arguments = {name.data(), channel_flag.data()};
   if (inner >= 0) arguments.push_back(userns_flag.data());
+  if (cgroup_ns >= 0) arguments.push_back(cgroup_ns_flag.data());
   if (plan_.switches != 0) arguments.push_back(switches.data());
   arguments.push_back(nullptr);
   char* environment[] = {nullptr};
@@ -234,7 +262,7 @@ Status Setup::run() {
   if (!off(Mechanism::kMountPropagation) &&
       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return fail_errno("make mounts private");
-  if (!input_.guest.valid()) {
+  if (plan_.guest_entry == nullptr && !input_.guest.valid()) {
     // A read-only mount of its own: what runs as PID 1 cannot be reopened for writing by way of
     // /proc, whoever owns the file.
     TRY_ASSIGN(const Fd here, reopen_here(plan_.guest_fd));
