@@ -96,12 +96,6 @@ struct RunResult {
   std::string standard_output, standard_error;
 };
 
-struct CreateOptions {
-  // The sandbox outlives this object. It lives for its first command: until that ends, also for its
-  // limits, or until `end()` of any connection to it.
-  bool detached = false;
-};
-
 // What is known about a sandbox without asking it.
 struct SandboxInfo {
   std::string id;
@@ -117,13 +111,34 @@ struct SandboxInfo {
   std::uint32_t uid = 0, gid = 0;
 };
 
+struct CreateOptions;
+
 class Sandbox {
  public:
+  // A sandbox that was begun before anybody knows what it is to be: what every sandbox needs (ids,
+  // control groups, its entry among the others) is claimed meanwhile. Hand it to create(); dropped
+  // before, it leaves nothing. Move-only; one thread.
+  class Begun {
+   public:
+    Begun();
+    Begun(Begun&&) noexcept;
+    Begun& operator=(Begun&&) noexcept;
+    ~Begun();
+
+   private:
+    friend class Sandbox;
+    struct State;
+    std::unique_ptr<State> state_;
+  };
+  // Errors: those of create() that do not depend on the spec.
+  static Result<Begun> begin();
+
   // Makes the sandbox: opens every granted path, resolves the image, starts launcher and guest.
   // When it returns an error nothing is left of it. Errors: invalid_argument (a path that cannot be
   // granted), not_found (image, path, helper program), failed_precondition (this host cannot hold
   // what the spec asks; the message begins with the step), permission_denied, resource_exhausted.
-  static Result<Sandbox> create(const SandboxSpec& spec, const CreateOptions& options = {});
+  static Result<Sandbox> create(const SandboxSpec& spec, const CreateOptions& options);
+  static Result<Sandbox> create(const SandboxSpec& spec);
   // A sandbox of this user that runs already. Error: not_found.
   static Result<Sandbox> connect(const std::string& id);
   // The sandboxes of this user's run directory, oldest first. Entries that end meanwhile are left
@@ -170,6 +185,17 @@ class Sandbox {
   struct State;
   explicit Sandbox(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
+};
+
+struct CreateOptions {
+  // The sandbox outlives this object. It lives for its first command: until that ends, also for its
+  // limits, or until `end()` of any connection to it.
+  bool detached = false;
+  // What Sandbox::begin() gave; taken from there.
+  Sandbox::Begun* begun = nullptr;
+  // The command that the first run() will be given: it is asked for at once, so that it starts
+  // without another round to the sandbox and back. Borrowed for the call.
+  const Command* first_command = nullptr;
 };
 
 // A sandbox for one command: create, run spec's command, fetch results, close.

@@ -173,7 +173,15 @@ Status send_message(int socket_fd, std::string_view bytes, std::span<const int> 
 
 Result<Message> recv_message(int socket_fd, std::size_t limit) {
   Message result;
-  result.bytes.resize(limit);
+  // The size first: room for the largest one would be so many pages for nothing.
+  ssize_t size;
+  do {
+    size = ::recv(socket_fd, nullptr, 0, MSG_PEEK | MSG_TRUNC);
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) return fail_errno("recv");
+  // Of a stream, and at the end, it is not told.
+  if (size == 0) size = static_cast<ssize_t>(limit);
+  result.bytes.resize(std::min(limit, static_cast<std::size_t>(size)));
   iovec part{result.bytes.data(), result.bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
   msghdr message{};

@@ -40,10 +40,11 @@ Error too_large(std::size_t size) {
 // The state of one exec stream while it is pumped.
 class Pump {
  public:
-  Pump(Connection& connection, const RunOptions& options)
-      : connection_(connection), options_(options), stream_(connection.new_stream()) {}
+  Pump(Connection& connection, const RunOptions& options, std::uint32_t stream)
+      : connection_(connection), options_(options), stream_(stream) {}
 
-  Status open(const Command& command);
+  // Of an exec stream that is open: where its input comes from.
+  void feed(const Command& command);
   void open_attach(bool follow);
   // Until the command runs, or the stream is over.
   Status run_until_started();
@@ -89,20 +90,7 @@ class Pump {
   RunResult result_;
 };
 
-Status Pump::open(const Command& command) {
-  if (command.arguments.empty() || command.arguments[0].empty())
-    return fail(Error::invalid("command: empty; give a program to run"));
-  proto::Fields fields;
-  for (const std::string& argument : command.arguments) {
-    if (argument.contains('\0'))
-      return fail(Error::invalid("command: an argument has a NUL byte in it"));
-    fields.put(Tag::kArg, argument);
-  }
-  for (const auto& [name, value] : command.env) fields.put(Tag::kEnv, name + "=" + value);
-  if (!command.workdir.empty()) fields.put(Tag::kCwd, command.workdir);
-  if (!command.user.empty()) fields.put(Tag::kUser, command.user);
-  if (command.terminal.has_value())
-    fields.put(Tag::kPty, two_numbers(command.terminal->columns, command.terminal->rows));
+void Pump::feed(const Command& command) {
   if (command.input_fd >= 0) {
     input_ = Input::kDescriptor;
     input_fd_ = command.input_fd;
@@ -110,11 +98,6 @@ Status Pump::open(const Command& command) {
     input_ = Input::kBytes;
     input_bytes_ = command.input;
   }
-  fields.put_u8(Tag::kStdin, input_ == Input::kNone ? 0 : 1);
-  if (fields.bytes().size() > proto::kMaxPayload) return fail(too_large(fields.bytes().size()));
-  connection_.send(stream_, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec),
-                   fields.bytes());
-  return {};
 }
 
 void Pump::open_attach(bool follow) {
@@ -287,10 +270,32 @@ Status Pump::feed_input() {
 
 }  // namespace
 
-Result<RunResult> run_exec(Connection& connection, const Command& command,
+Result<std::uint32_t> open_exec(Connection& connection, const Command& command) {
+  if (command.arguments.empty() || command.arguments[0].empty())
+    return fail(Error::invalid("command: empty; give a program to run"));
+  proto::Fields fields;
+  for (const std::string& argument : command.arguments) {
+    if (argument.contains('\0'))
+      return fail(Error::invalid("command: an argument has a NUL byte in it"));
+    fields.put(Tag::kArg, argument);
+  }
+  for (const auto& [name, value] : command.env) fields.put(Tag::kEnv, name + "=" + value);
+  if (!command.workdir.empty()) fields.put(Tag::kCwd, command.workdir);
+  if (!command.user.empty()) fields.put(Tag::kUser, command.user);
+  if (command.terminal.has_value())
+    fields.put(Tag::kPty, two_numbers(command.terminal->columns, command.terminal->rows));
+  fields.put_u8(Tag::kStdin, command.input_fd >= 0 || !command.input.empty() ? 1 : 0);
+  if (fields.bytes().size() > proto::kMaxPayload) return fail(too_large(fields.bytes().size()));
+  const std::uint32_t stream = connection.new_stream();
+  connection.send(stream, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec),
+                  fields.bytes());
+  return stream;
+}
+
+Result<RunResult> run_exec(Connection& connection, std::uint32_t stream, const Command& command,
                            const RunOptions& options) {
-  Pump pump(connection, options);
-  TRY(pump.open(command));
+  Pump pump(connection, options, stream);
+  pump.feed(command);
   TRY(pump.run_to_end());
   if (!pump.outcome().has_value())
     return fail(Error::internal("the supervisor closed the command without a verdict"));
@@ -298,17 +303,24 @@ Result<RunResult> run_exec(Connection& connection, const Command& command,
   return std::move(pump.result());
 }
 
+Result<RunResult> run_exec(Connection& connection, const Command& command,
+                           const RunOptions& options) {
+  TRY_ASSIGN(const std::uint32_t stream, open_exec(connection, command));
+  return run_exec(connection, stream, command, options);
+}
+
 Result<std::optional<Outcome>> start_exec(Connection& connection, const Command& command) {
   const RunOptions options;
-  Pump pump(connection, options);
-  TRY(pump.open(command));
+  TRY_ASSIGN(const std::uint32_t stream, open_exec(connection, command));
+  Pump pump(connection, options, stream);
+  pump.feed(command);
   TRY(pump.run_until_started());
   return std::move(pump.outcome());
 }
 
 Result<std::optional<Outcome>> attach_exec(Connection& connection, bool follow,
                                            const RunOptions& options) {
-  Pump pump(connection, options);
+  Pump pump(connection, options, connection.new_stream());
   pump.open_attach(follow);
   TRY(pump.run_to_end());
   return std::move(pump.outcome());

@@ -14,7 +14,13 @@
 
 namespace caisson::box {
 
+// Asks for the command: the stream by which it is followed. Only queued; nothing waits.
+Result<std::uint32_t> open_exec(Connection& connection, const Command& command);
+// Both together.
 Result<RunResult> run_exec(Connection& connection, const Command& command,
+                           const RunOptions& options);
+// Follows the command of open_exec() to its end.
+Result<RunResult> run_exec(Connection& connection, std::uint32_t stream, const Command& command,
                            const RunOptions& options);
 
 // Opens the stream and returns once the command runs (nullopt) or could not be started.

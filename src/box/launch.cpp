@@ -193,13 +193,23 @@ Result<Launch> Launch::start() {
     if (!moved.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
     pair.theirs = std::move(moved);
   }
+  TRY_ASSIGN(const std::string id, new_sandbox_id());
+  pid_t pid = -1;
   if (may_fork()) {
-    TRY_ASSIGN(const pid_t pid, fork_launcher(pair.theirs.get()));
-    return Launch(std::move(pair.ours), pid);
+    TRY_ASSIGN(pid, fork_launcher(pair.theirs.get()));
+  } else {
+    TRY_ASSIGN(const std::string path, helper_binary("caisson-launcher"));
+    TRY_ASSIGN(pid, spawn_launcher(path, pair.theirs.get()));
   }
-  TRY_ASSIGN(const std::string path, helper_binary("caisson-launcher"));
-  TRY_ASSIGN(const pid_t pid, spawn_launcher(path, pair.theirs.get()));
-  return Launch(std::move(pair.ours), pid);
+  pair.theirs.reset();
+  Launch launch(std::move(pair.ours), pid);
+  launch.id_ = id;
+  TRY_ASSIGN(launch.run_directory_, open_run_directory());
+  const int directory[] = {launch.run_directory_.get()};
+  // A launcher that has ended already gives the better message later.
+  static_cast<void>(sys::send_message(launch.socket_.get(),
+                                      std::string(launcher::kOpeningMagic) + id, directory));
+  return launch;
 }
 
 Launch::Launch(Launch&& other) noexcept
@@ -238,25 +248,23 @@ Status Launch::reap() {
 
 Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors) {
   TRY_ASSIGN(SocketPair client, make_pair(SOCK_STREAM));
-  TRY_ASSIGN(run_directory_, open_run_directory());
-  id_ = plan.id;
-  TRY_ASSIGN(const std::string guest_path, helper_binary("caisson-guest"));
-  const Fd guest(::open(guest_path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!guest.valid()) return fail_errno("open " + guest_path);
-  std::vector<int> all = {client.theirs.get(), run_directory_.get(), guest.get()};
+  std::vector<int> all = {client.theirs.get()};
   all.insert(all.end(), descriptors.begin(), descriptors.end());
-  if (descriptors.size() > wall::kMaxPlanDescriptors - 3)
+  if (all.size() > wall::kMaxPlanDescriptors)
     return fail(Error::invalid("files: " + std::to_string(descriptors.size()) +
                                " host paths are granted, at most " +
-                               std::to_string(wall::kMaxPlanDescriptors - 3) + " are allowed"));
-  const std::string request = "CSNPLAN1" + wall::encode(plan);
+                               std::to_string(wall::kMaxPlanDescriptors - 1) + " are allowed"));
+  const std::string request = std::string(launcher::kPlanMagic) + wall::encode(plan);
   if (request.size() > wall::kMaxPlanBytes)
     return fail(Error::invalid("the spec is too large: its plan has " +
                                std::to_string(request.size()) + " bytes, at most " +
                                std::to_string(wall::kMaxPlanBytes) + " are allowed"));
-  // A launcher that has ended already gives the better message below.
+  // A launcher that has ended already gives the better message to await_up().
   static_cast<void>(sys::send_message(socket_.get(), request, all));
-  client.theirs.reset();
+  return std::move(client.ours);
+}
+
+Status Launch::await_up() {
   const auto received = sys::recv_message(socket_.get(), kMostReply);
   // Killed with a request unread, its end shows as a reset.
   if (!received && received.error().error_number() != ECONNRESET) return fail(received.error());
@@ -267,7 +275,7 @@ Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors
   }
   const sys::Message& reply = *received;
   const auto kind = static_cast<std::uint8_t>(reply.bytes[0]);
-  if (kind == kUp) return std::move(client.ours);
+  if (kind == kUp) return {};
   if (kind == kRemoved) {
     std::string text = "the sandbox's supervisor was killed before the sandbox was up";
     if (reply.bytes.size() > 1) text += "; not removed: " + reply.bytes.substr(1);

@@ -1,4 +1,5 @@
-// Starting caisson-launcher and talking to it: one plan down, one answer up, one word at the end.
+// Starting caisson-launcher and talking to it: an id and a plan down, one answer up, one word at
+// the end.
 //
 // The launcher runs in a session of its own, so that a terminal's Ctrl-C reaches this program
 // alone, with an empty environment and no descriptor but its end of a socket pair (3) and stderr. A
@@ -21,15 +22,20 @@ namespace caisson::box {
 class Launch {
  public:
   // Starts the launcher before the plan is ready, so that the two overlap: by a fork of this
-  // process where it is small and has one thread, else as the program caisson-launcher.
+  // process where it is small and has one thread, else as the program caisson-launcher. It claims
+  // what every sandbox needs and waits for the plan; dropped before, it leaves nothing.
   static Result<Launch> start();
   Launch(Launch&& other) noexcept;
   Launch& operator=(Launch&& other) noexcept;
   ~Launch();
 
-  // Sends the plan, whose descriptor indices count `grants`, and waits for the answer: the first
-  // client's connection. On an error nothing is left of the sandbox once this object is gone.
+  // The id that the sandbox will have.
+  const std::string& id() const { return id_; }
+  // Sends the plan, whose descriptor indices count `descriptors`. The first client's connection,
+  // on which requests may be sent that wait until the sandbox is up.
   Result<Fd> send(const wall::Plan& plan, std::span<const int> descriptors);
+  // Waits for the answer. On an error nothing is left of the sandbox once this object is gone.
+  Status await_up();
   // Waits until everything is removed and the launcher has ended; of a launcher that was killed,
   // what it left is removed here. Error: internal, with what could not be removed.
   Status wait_end();

@@ -1,6 +1,7 @@
 #include <caisson/sandbox.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/paths.h"
@@ -139,6 +141,7 @@ struct Sandbox::State {
   std::vector<std::string> notes;
   std::optional<box::Launch> launch;  // of a sandbox that this object made
   std::optional<box::Connection> connection;
+  std::optional<std::uint32_t> first_stream;  // of a command that was asked for already
   box::Account account;
   std::map<std::string, std::string> env;
   std::string workdir;
@@ -187,11 +190,31 @@ Sandbox::~Sandbox() {
   if (state_ != nullptr) static_cast<void>(close());
 }
 
+struct Sandbox::Begun::State {
+  box::Launch launch;
+};
+
+Sandbox::Begun::Begun() = default;
+Sandbox::Begun::Begun(Begun&&) noexcept = default;
+Sandbox::Begun& Sandbox::Begun::operator=(Begun&&) noexcept = default;
+Sandbox::Begun::~Begun() = default;
+
+Result<Sandbox::Begun> Sandbox::begin() {
+  TRY_ASSIGN(box::Launch launch, box::Launch::start());
+  Begun begun;
+  begun.state_ = std::make_unique<Begun::State>(std::move(launch));
+  return begun;
+}
+
 Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& options) {
   TRY(check_wall(spec.values()));
   auto state = std::make_unique<State>();
-  // The launcher starts while the paths are opened.
-  TRY_ASSIGN(box::Launch launch, box::Launch::start());
+  Begun begun;
+  if (options.begun != nullptr) begun = std::move(*options.begun);
+  if (begun.state_ == nullptr) {
+    TRY_ASSIGN(begun, begin());
+  }
+  box::Launch& launch = begun.state_->launch;
   PlanDescriptors descriptors;
   std::vector<box::HostPath> granted, copied;
   Fd cover;  // what lies over sockets of the host
@@ -225,8 +248,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     if (!target.has_value()) return fail(std::move(target).error().with("results"));
     state->outputs.emplace_back(output.path, std::move(*target));
   }
-  TRY_ASSIGN(plan.id, box::new_sandbox_id());
+  plan.id = launch.id();
   plan.detached = options.detached ? 1 : 0;
+  // What is copied in has to be there before the command is.
+  const Command* first = copied.empty() ? options.first_command : nullptr;
+  plan.single = first != nullptr && !options.detached && spec->outputs.empty() ? 1 : 0;
   SandboxInfo& info = state->info;
   info.id = plan.id;
   info.wall = kWallName;
@@ -247,12 +273,19 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     descriptors.add(image.files->in_use.get());
     state->image_in_use = std::move(image.files->in_use);
   }
-  TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
-  state->connection.emplace(std::move(client));
-  state->launch.emplace(std::move(launch));
   state->env = spec->env;
   state->workdir = spec->workdir;
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
+  TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
+  state->connection.emplace(std::move(client));
+  if (first != nullptr) {
+    TRY_ASSIGN(state->first_stream,
+               box::open_exec(*state->connection, state->with_defaults(*first)));
+    // It waits in the socket until the supervisor is ready to look.
+    TRY(state->connection->progress(POLLOUT));
+  }
+  TRY(launch.await_up());
+  state->launch.emplace(std::move(launch));
   auto filled = state->copy_grants(spec.values(), copied);
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {
@@ -261,6 +294,10 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     return fail(std::move(filled).error());
   }
   return sandbox;
+}
+
+Result<Sandbox> Sandbox::create(const SandboxSpec& spec) {
+  return create(spec, {});
 }
 
 Result<Sandbox> Sandbox::connect(const std::string& id) {
@@ -284,7 +321,10 @@ const std::vector<std::string>& Sandbox::notes() const {
 }
 
 Result<RunResult> Sandbox::run(const Command& command, const RunOptions& options) {
-  return box::run_exec(*state_->connection, state_->with_defaults(command), options);
+  const Command full = state_->with_defaults(command);
+  const auto stream = std::exchange(state_->first_stream, std::nullopt);
+  if (!stream.has_value()) return box::run_exec(*state_->connection, full, options);
+  return box::run_exec(*state_->connection, *stream, full, options);
 }
 
 Result<std::optional<Outcome>> Sandbox::start(const Command& command) {
@@ -350,9 +390,9 @@ Status Sandbox::end() {
 }
 
 Result<RunResult> run(const SandboxSpec& spec, const RunOptions& options) {
-  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec));
   Command command;
   command.arguments = spec->command;
+  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.first_command = &command}));
   TRY_ASSIGN(RunResult result, sandbox.run(command, options));
   if (!spec->outputs.empty()) TRY(sandbox.fetch_outputs());
   TRY(sandbox.close());

@@ -98,8 +98,9 @@ int input_descriptor(const Parsed& parsed, const Fd& file) {
   return 0;
 }
 
-int run_detached(const SandboxSpec& spec, const Command& command, const Report& report) {
-  auto sandbox = Sandbox::create(spec, {.detached = true});
+int run_detached(const SandboxSpec& spec, const Command& command, Sandbox::Begun begun,
+                 const Report& report) {
+  auto sandbox = Sandbox::create(spec, {.detached = true, .begun = &begun});
   if (!sandbox.has_value()) return fail_run(sandbox.error(), report);
   for (const std::string& remark : sandbox->notes()) note(remark);
   auto ended = sandbox->start(command);
@@ -134,11 +135,12 @@ int fetch_results(Sandbox& sandbox, const Outcome& outcome, int status) {
   return status == 0 ? kExitOwnError : status;
 }
 
-int run_attached(const SandboxSpec& spec, Command command, const Report& report) {
+int run_attached(const SandboxSpec& spec, const Command& command, Sandbox::Begun begun,
+                 const Report& report) {
   auto session = Session::create();
   if (!session.has_value()) return fail_run(session.error(), report);
   session->listen();
-  auto sandbox = Sandbox::create(spec);
+  auto sandbox = Sandbox::create(spec, {.begun = &begun, .first_command = &command});
   if (!sandbox.has_value()) return fail_run(sandbox.error(), report);
   for (const std::string& remark : sandbox->notes()) note(remark);
   Output out(1, Escapes::kFilterOnTerminal), err(2, Escapes::kFilterOnTerminal);
@@ -204,9 +206,16 @@ int run_run(const Parsed& parsed) {
     if (!report.verdict_file.valid())
       return fail_run(Error::syscall("--verdict-file '" + path + "'", errno), report);
   }
+  const bool prints = parsed.has("--print-spec");
+  // What every sandbox needs is claimed while the options are looked at. Where it fails, create()
+  // fails in the same way later and says so.
+  Sandbox::Begun begun;
+  if (!prints) {
+    if (auto started = Sandbox::begin(); started.has_value()) begun = std::move(*started);
+  }
   auto spec = spec_from(parsed, {});
   if (!spec.has_value()) return fail_run(spec.error(), report);
-  if (parsed.has("--print-spec")) {
+  if (prints) {
     write_all(1, policy::print_spec(*spec, policy::Format::kYaml));
     return 0;
   }
@@ -220,13 +229,13 @@ int run_run(const Parsed& parsed) {
   command.arguments = (*spec)->command;
   if (!parsed.has("--detach")) {
     command.input_fd = input_descriptor(parsed, *input);
-    return run_attached(*spec, std::move(command), report);
+    return run_attached(*spec, command, std::move(begun), report);
   }
   if (!(*spec)->outputs.empty())
     return fail_run(Error::invalid("--out and --detach: results are fetched when a command ends, "
                                    "and nobody waits for this one; use 'caisson cp'"),
                     report);
-  return run_detached(*spec, command, report);
+  return run_detached(*spec, command, std::move(begun), report);
 }
 
 }  // namespace caisson::cli

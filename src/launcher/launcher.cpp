@@ -23,38 +23,28 @@
 namespace caisson::launcher {
 namespace {
 
-constexpr std::string_view kMagic = "CSNPLAN1";
-constexpr std::size_t kOurDescriptors = 3;
 constexpr int kPatienceMs = 5000;
-// More than a supervisor waits for its guest's end and for readers of verdicts.
+// More than a supervisor waits for readers of verdicts.
 constexpr std::uint64_t kSupervisorPatienceUs = 15'000'000;
 
 struct Request {
   wall::Plan plan;
   std::vector<Fd> owned;  // behind the plan's numbers
-  Fd client, run_directory, guest;
+  Fd client, run_directory;
 };
 
-Result<Request> read_request(int control_fd) {
-  TRY_ASSIGN(sys::Message message,
-             sys::recv_message(control_fd, kMagic.size() + wall::kMaxPlanBytes));
-  if (!message.bytes.starts_with(kMagic))
-    return fail(Error::invalid("the request is not a launch plan of this version"));
-  if (message.descriptors.size() < kOurDescriptors)
+// The first message: which sandbox, and where.
+Result<Request> read_opening(int control_fd) {
+  TRY_ASSIGN(sys::Message message, sys::recv_message(control_fd, kMaxOpening));
+  if (message.bytes.empty()) return fail(Error{Code::kCancelled, "whoever asked is gone"});
+  if (!message.bytes.starts_with(kOpeningMagic))
+    return fail(Error::invalid("the request is not of this version"));
+  if (message.descriptors.size() != 1)
     return fail(Error::invalid("the request came with too few descriptors"));
   Request request;
-  TRY_ASSIGN(request.plan, wall::decode_plan(std::string_view(message.bytes).substr(kMagic.size()),
-                                             message.descriptors.size() - kOurDescriptors));
-  // Whoever reads the client's stderr to its end must not wait for a sandbox that outlives it.
-  if (request.plan.detached != 0 && ::dup2(0, 2) < 0) return fail_errno("dup2");
-  request.client = std::move(message.descriptors[0]);
-  request.run_directory = std::move(message.descriptors[1]);
-  request.guest = std::move(message.descriptors[2]);
-  for (std::size_t i = kOurDescriptors; i < message.descriptors.size(); ++i) {
-    request.plan.descriptors.push_back(message.descriptors[i].get());
-    request.owned.push_back(std::move(message.descriptors[i]));
-  }
-  request.plan.guest_fd = request.guest.get();
+  request.plan.id = message.bytes.substr(kOpeningMagic.size());
+  TRY(wall::check_id(request.plan.id));
+  request.run_directory = std::move(message.descriptors[0]);
 #if defined(CAISSON_TEST_SWITCHES)
   if (const char* off = ::getenv("CAISSON_OFF")) {
     TRY_ASSIGN(request.plan.switches, parse_switches(off));
@@ -63,6 +53,34 @@ Result<Request> read_request(int control_fd) {
   if (::getenv("CAISSON_TIMINGS") != nullptr) request.plan.fault = "timings";
 #endif
   return request;
+}
+
+// The second: the plan, which takes its place in the request without moving it.
+Status read_plan(int control_fd, Request& request) {
+  TRY_ASSIGN(sys::Message message,
+             sys::recv_message(control_fd, kPlanMagic.size() + wall::kMaxPlanBytes));
+  if (message.bytes.empty()) return fail(Error{Code::kCancelled, "whoever asked is gone"});
+  if (!message.bytes.starts_with(kPlanMagic))
+    return fail(Error::invalid("the request is not a launch plan of this version"));
+  if (message.descriptors.empty())
+    return fail(Error::invalid("the request came with too few descriptors"));
+  TRY_ASSIGN(wall::Plan plan,
+             wall::decode_plan(std::string_view(message.bytes).substr(kPlanMagic.size()),
+                               message.descriptors.size() - 1));
+  if (plan.id != request.plan.id)
+    return fail(Error::invalid("the plan is another sandbox's than was announced"));
+  // Whoever reads the client's stderr to its end must not wait for a sandbox that outlives it.
+  if (plan.detached != 0 && ::dup2(0, 2) < 0) return fail_errno("dup2");
+  request.client = std::move(message.descriptors[0]);
+  for (std::size_t i = 1; i < message.descriptors.size(); ++i) {
+    plan.descriptors.push_back(message.descriptors[i].get());
+    request.owned.push_back(std::move(message.descriptors[i]));
+  }
+  plan.guest_entry = request.plan.guest_entry;
+  plan.switches = request.plan.switches;
+  plan.fault = std::move(request.plan.fault);
+  request.plan = std::move(plan);
+  return {};
 }
 
 void tell_failure(int socket_fd, const Error& error) {
@@ -185,7 +203,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
   (void)::fcntl(control_fd, F_SETFD, FD_CLOEXEC);
 
-  auto request = read_request(control_fd);
+  auto request = read_opening(control_fd);
   if (!request) {
     tell_failure(control_fd, std::move(request).error().with("plan"));
     return 1;
@@ -204,12 +222,13 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
     return 1;
   }
   auto registration = enter_and("register", [&] {
-    return Registration::create(request->run_directory.get(), request->plan.id, request->plan.info);
+    return Registration::create(request->run_directory.get(), request->plan.id);
   });
   if (!registration) {
     tell_failure(control_fd, steps.name(std::move(registration).error()));
     return 1;
   }
+  steps.finish();
   auto prepared =
       wall->prepare(request->plan, {.run_directory_fd = request->run_directory.get(),
                                     .sandbox_directory_fd = registration->directory_fd()});
@@ -218,20 +237,31 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
     tell_failure(control_fd, prepared.error());
     return 1;
   }
-  const auto give_up = [&](Error error) {
-    tell_failure(control_fd, steps.name(std::move(error)));
+  const auto give_up = [&](const Error& error) {
+    tell_failure(control_fd, error);
     (void)(*prepared)->clean_up(kPatienceMs);
     (void)registration->remove();
     return 1;
   };
-  if (auto entered = steps.enter("fork"); !entered) return give_up(std::move(entered).error());
+  // Up to here nothing depends on what the sandbox is to be, and the caller worked that out
+  // meanwhile.
+  if (auto read = read_plan(control_fd, *request); !read)
+    return give_up(std::move(read).error().with("plan"));
+  if (auto published =
+          enter_and("publish", [&] { return registration->publish(request->plan.info); });
+      !published)
+    return give_up(steps.name(std::move(published).error()));
+  steps.finish();
+  if (auto admitted = (*prepared)->admit(); !admitted) return give_up(admitted.error());
+  if (auto entered = steps.enter("fork"); !entered)
+    return give_up(steps.name(std::move(entered).error()));
   int broker[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, broker) != 0)
-    return give_up(Error::syscall("socketpair", errno));
+    return give_up(steps.name(Error::syscall("socketpair", errno)));
   Fd broker_here(broker[0]);
   Fd broker_there(broker[1]);
   const pid_t supervisor = ::fork();
-  if (supervisor < 0) return give_up(Error::syscall("fork of the supervisor", errno));
+  if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
     be_supervisor(request->plan, **prepared, std::move(request->client),
@@ -241,7 +271,6 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   request->client.reset();
   registration->take_listener().reset();
   request->owned.clear();
-  request->guest.reset();
   auto handle = sys::pidfd_open(supervisor);
   if (handle) {
     wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,

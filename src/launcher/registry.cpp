@@ -63,8 +63,7 @@ Result<Fd> bind_socket(int directory_fd) {
 
 }  // namespace
 
-Result<Registration> Registration::create(int run_directory_fd, const std::string& id,
-                                          std::string_view info) {
+Result<Registration> Registration::create(int run_directory_fd, const std::string& id) {
   Registration registration;
   registration.id_ = id;
   TRY_ASSIGN(registration.sandboxes_, open_sandboxes(run_directory_fd));
@@ -79,20 +78,16 @@ Result<Registration> Registration::create(int run_directory_fd, const std::strin
     TRY_ASSIGN(registration.lock_, open_lock(registration.directory_.get(), "lock"));
     if (::flock(registration.lock_.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno("flock lock");
   }
-  const auto fill = [&]() -> Status {
-    const Fd file(::openat(registration.directory_.get(), "info",
-                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!file.valid()) return fail_errno("create info");
-    if (::write(file.get(), info.data(), info.size()) != static_cast<ssize_t>(info.size()))
-      return fail_errno("write info");
-    TRY_ASSIGN(registration.listener_, bind_socket(registration.directory_.get()));
-    return {};
-  };
-  if (auto filled = fill(); !filled) {
-    (void)registration.remove();
-    return fail(std::move(filled).error());
-  }
   return registration;
+}
+
+Status Registration::publish(std::string_view info) {
+  const Fd file(::openat(directory_.get(), "info", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("create info");
+  if (::write(file.get(), info.data(), info.size()) != static_cast<ssize_t>(info.size()))
+    return fail_errno("write info");
+  TRY_ASSIGN(listener_, bind_socket(directory_.get()));
+  return {};
 }
 
 Status Registration::remove() {

@@ -18,9 +18,10 @@ namespace caisson::launcher {
 
 class Registration {
  public:
-  // Makes the directory, takes the lock, stores `info`, binds the socket.
-  static Result<Registration> create(int run_directory_fd, const std::string& id,
-                                     std::string_view info);
+  // Makes the directory and takes the lock.
+  static Result<Registration> create(int run_directory_fd, const std::string& id);
+  // Stores `info` and binds the socket: from here on the sandbox can be found.
+  Status publish(std::string_view info);
 
   int directory_fd() const { return directory_.get(); }
   int sandboxes_fd() const { return sandboxes_.get(); }

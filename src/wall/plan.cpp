@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -132,6 +132,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.layer, "layer");
   archive.number(plan.require_hard_limits, "require_hard_limits");
   archive.number(plan.detached, "detached");
+  archive.number(plan.single, "single");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
   archive.number(plan.pids, "pids");
@@ -181,6 +182,7 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.layer, policy::kLayerNames.size(), "layer");
   reader.below(plan.require_hard_limits, 2, "require_hard_limits");
   reader.below(plan.detached, 2, "detached");
+  reader.below(plan.single, 2, "single");
   const std::uint64_t limits[] = {plan.cpu_milli, plan.memory,     plan.pids,
                                   plan.disk,      plan.inodes,     plan.open_files,
                                   plan.output,    plan.timeout_ms, plan.cpu_time_ms};
@@ -210,6 +212,12 @@ void check_grant(Reader& reader, const Plan& plan, const PlanGrant& grant,
 }
 
 }  // namespace
+
+Status check_id(std::string_view id) {
+  if (const std::string_view allowed = id_fault(id); !allowed.empty())
+    return fail(Error::invalid("id: allowed are " + std::string(allowed)));
+  return {};
+}
 
 std::string encode(const Plan& plan) {
   Writer writer;

@@ -44,16 +44,16 @@ struct Plan {
   std::uint8_t layer = 0;            // policy::LayerKind
   std::uint8_t require_hard_limits = 0;
   std::uint8_t detached = 0;  // survives its first client
+  std::uint8_t single = 0;    // ends with its first command, whose result is all that is wanted
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;
   // Opaque to the launcher, which stores it as the sandbox's `info` file; at most 8 KiB.
   std::string info;
-  // Not part of the encoded plan: the descriptors that came with it, the guest's program among the
-  // launcher's own, and (test build alone) what is left out and where a fault is injected.
+  // Not part of the encoded plan: the descriptors that came with it, and (test build alone) what is
+  // left out and where a fault is injected.
   std::vector<int> descriptors;
-  int guest_fd = -1;
-  // The guest as a function of the launcher's own program; null: guest_fd is executed.
+  // The guest, as a function of the launcher's own program.
   int (*guest_entry)(int channel_fd, int userns_fd, int cgroup_ns_fd,
                      SwitchMask switches) = nullptr;
   SwitchMask switches = 0;
@@ -64,6 +64,9 @@ struct Plan {
 // out of range or not normalised.
 inline constexpr std::size_t kMaxPlanBytes = 64 * 1024;
 inline constexpr std::size_t kMaxPlanDescriptors = 128;
+
+// Error: invalid_argument where this is no sandbox id.
+Status check_id(std::string_view id);
 
 std::string encode(const Plan& plan);
 Result<Plan> decode_plan(std::string_view bytes, std::size_t descriptor_count);

@@ -31,6 +31,7 @@ Plan full_plan() {
   plan.layer = 1;
   plan.require_hard_limits = 1;
   plan.detached = 1;
+  plan.single = 1;
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
   plan.pids = 64;
@@ -74,6 +75,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->layer, plan.layer);
   EXPECT_EQ(decoded->require_hard_limits, plan.require_hard_limits);
   EXPECT_EQ(decoded->detached, plan.detached);
+  EXPECT_EQ(decoded->single, plan.single);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
   EXPECT_EQ(decoded->pids, plan.pids);
@@ -134,7 +136,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 1"));
+              HasSubstr("plan: version: found 9; allowed is 2"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -160,6 +162,7 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.layer = 2; }, "plan: layer: found 2"},
       {[](Plan& p) { p.require_hard_limits = 2; }, "plan: require_hard_limits: found 2"},
       {[](Plan& p) { p.detached = 255; }, "plan: detached: found 255"},
+      {[](Plan& p) { p.single = 2; }, "plan: single: found 2"},
       {[](Plan& p) { p.cpu_milli = 9; }, "plan: cpus: found 9; allowed is 0 (unlimited) or 10"},
       {[](Plan& p) { p.memory = 1; }, "plan: memory: found 1"},
       {[](Plan& p) { p.pids = 1; }, "plan: pids: found 1"},

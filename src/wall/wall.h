@@ -100,6 +100,8 @@ struct Place {
 class Prepared {
  public:
   virtual ~Prepared() = default;
+  // Launcher: the plan is complete now. Writes the limits, and refuses what this host cannot hold.
+  virtual Status admit() = 0;
   // Supervisor: builds the box and starts the guest as a child of this process. `broker_fd` is the
   // supervisor's end of a SOCK_SEQPACKET pair whose other end the launcher gives to serve(). On an
   // error the message begins with the step's name, and clean_up() removes what was made.
@@ -116,7 +118,8 @@ class Wall {
   virtual ~Wall() = default;
   virtual std::string_view name() const = 0;
   virtual std::uint32_t capabilities() const = 0;
-  // Claims everything with a name: ids, groups, journal. On an error nothing is left.
+  // Claims everything with a name: ids, groups, journal. Of the plan only its id and what is not
+  // encoded are known yet; it is borrowed, and filled before admit(). On an error nothing is left.
   virtual Result<std::unique_ptr<Prepared>> prepare(const Plan& plan, const Place& place) = 0;
   // Removes what the journal in `directory_fd` names; its owners must be dead.
   virtual Status sweep(int directory_fd) = 0;

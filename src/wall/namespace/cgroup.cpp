@@ -123,6 +123,10 @@ Fd open_optional(const std::string& path, int flags) {
   return Fd(::open(path.c_str(), flags | O_CLOEXEC));
 }
 
+std::string slot_path(const std::string& group, std::uint32_t number) {
+  return group + "/x" + std::to_string(number);
+}
+
 Status make_group(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) != 0) return fail_errno("mkdir " + path);
   return {};
@@ -242,7 +246,6 @@ CgroupTree CgroupTree::adopt(std::vector<std::string> paths) {
 
 Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan, uid_t guest) {
   CgroupTree tree;
-  tree.limits_ = plan;
   tree.guest_ = guest;
   const auto build = [&]() -> Status {
     for (const CgroupPlace& place : host.places) {
@@ -252,36 +255,14 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan, 
                   place.cpu && !is_off(plan.switches, Mechanism::kCgroupCpu)};
       TRY(make_group(group.path));
       tree.groups_.push_back(group);
-      if (group.v2) TRY(tree.give_birth_rights(group.path));
-      if (group.memory && plan.memory != 0) {
-        if (group.v2) {
-          TRY(limit_memory(group.path, plan.memory + kGuestMemory));
-        } else {
-          const std::string memory = std::to_string(plan.memory);
-          TRY(write_limit(group.path, "memory.limit_in_bytes", memory));
-          // Absent without swap accounting; then there is nothing to limit.
-          (void)write_limit(group.path, "memory.memsw.limit_in_bytes", memory);
-        }
-      }
-      if (group.pids && plan.pids != 0)
-        TRY(write_limit(group.path, "pids.max",
-                        std::to_string(plan.pids + (group.v2 ? kGuestPids : 0))));
-      if (group.cpu && plan.cpu_milli != 0) {
-        const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
-        if (group.v2) {
-          TRY(write_limit(group.path, "cpu.max", quota + " " + std::to_string(kCpuPeriodUs)));
-        } else {
-          TRY(write_limit(group.path, "cpu.cfs_period_us", std::to_string(kCpuPeriodUs)));
-          TRY(write_limit(group.path, "cpu.cfs_quota_us", quota));
-        }
-      }
-      if (group.v2 && (group.memory || group.pids)) {
-        std::string controllers;
-        if (group.memory) controllers += "+memory ";
-        if (group.pids) controllers += "+pids";
-        TRY(write_limit(group.path, "cgroup.subtree_control", controllers));
-        TRY(make_group(group.path + "/guest"));
-      }
+      if (!group.v2) continue;
+      TRY(tree.give_birth_rights(group.path));
+      if (!group.memory && !group.pids) continue;
+      std::string controllers;
+      if (group.memory) controllers += "+memory ";
+      if (group.pids) controllers += "+pids";
+      TRY(write_limit(group.path, "cgroup.subtree_control", controllers));
+      TRY(make_group(group.path + "/guest"));
     }
     return {};
   };
@@ -290,6 +271,44 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan, 
     return fail(std::move(built).error());
   }
   return tree;
+}
+
+Status CgroupTree::limit(const Plan& plan) {
+  memory_ = plan.memory;
+  pids_ = plan.pids;
+  for (const Group& group : groups_) {
+    if (group.memory && plan.memory != 0) {
+      if (group.v2) {
+        TRY(limit_memory(group.path, plan.memory + kGuestMemory));
+      } else {
+        const std::string memory = std::to_string(plan.memory);
+        TRY(write_limit(group.path, "memory.limit_in_bytes", memory));
+        // Absent without swap accounting; then there is nothing to limit.
+        (void)write_limit(group.path, "memory.memsw.limit_in_bytes", memory);
+      }
+    }
+    if (group.pids && plan.pids != 0)
+      TRY(write_limit(group.path, "pids.max",
+                      std::to_string(plan.pids + (group.v2 ? kGuestPids : 0))));
+    if (group.cpu && plan.cpu_milli != 0) {
+      const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
+      if (group.v2) {
+        TRY(write_limit(group.path, "cpu.max", quota + " " + std::to_string(kCpuPeriodUs)));
+      } else {
+        TRY(write_limit(group.path, "cpu.cfs_period_us", std::to_string(kCpuPeriodUs)));
+        TRY(write_limit(group.path, "cpu.cfs_quota_us", quota));
+      }
+    }
+    // The first slot is there already.
+    if (group.v2) TRY(limit_slot(group, slot_path(group.path, kFirstSlot)));
+  }
+  return {};
+}
+
+Status CgroupTree::limit_slot(const Group& group, const std::string& path) const {
+  if (group.pids && pids_ != 0) TRY(write_limit(path, "pids.max", std::to_string(pids_)));
+  if (group.v2 && group.memory && memory_ != 0) TRY(limit_memory(path, memory_));
+  return {};
 }
 
 Status CgroupTree::give_birth_rights(const std::string& path) const {
@@ -368,16 +387,15 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
   // of all, and most boxes run one command. Its peaks then include what later commands add; hits of
   // a limit are counted where they happen and stay exact.
   const bool first = number == kFirstSlot;
-  const std::string name = "/x" + std::to_string(number);
   const auto build = [&]() -> Status {
     for (const Group& group : groups_) {
       // The quota of the whole box is enough for the processor: no group of its own there.
       const bool own = group.v2 || (!first && (group.memory || group.pids));
-      const std::string path = group.path + (own ? name : "");
-      if (own) TRY(make_group(path));
-      if (own && group.pids && limits_.pids != 0)
-        TRY(write_limit(path, "pids.max", std::to_string(limits_.pids)));
-      if (group.v2 && group.memory && limits_.memory != 0) TRY(limit_memory(path, limits_.memory));
+      const std::string path = own ? slot_path(group.path, number) : group.path;
+      if (own) {
+        TRY(make_group(path));
+        TRY(limit_slot(group, path));
+      }
       if (group.v2) {
         TRY(give_birth_rights(path));
         TRY_ASSIGN(files.file[SlotFiles::kBirthUnified], open_file(path, O_PATH | O_DIRECTORY));
@@ -403,7 +421,7 @@ bool CgroupTree::remove_slot(std::uint32_t number, int patience_ms) const {
       sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
   bool gone = true;
   for (const Group& group : groups_)
-    gone = remove_group(group.path + "/x" + std::to_string(number), deadline) && gone;
+    gone = remove_group(slot_path(group.path, number), deadline) && gone;
   return gone;
 }
 

@@ -79,9 +79,11 @@ inline constexpr std::uint32_t kFirstSlot = 1;
 class CgroupTree {
  public:
   CgroupTree() = default;
-  // Makes the sandbox's groups and writes its limits; `guest` is the host's id of PID 1 inside. On
-  // an error nothing is left.
+  // Makes the sandbox's groups, still without limits, for the plan's id; `guest` is the host's id
+  // of PID 1 inside. On an error nothing is left.
   static Result<CgroupTree> create(const CgroupHost& host, const Plan& plan, uid_t guest);
+  // Writes the plan's limits, before anything of the sandbox runs in a group.
+  Status limit(const Plan& plan);
   // The tree of a journal: the group directories by path, for remove().
   static CgroupTree adopt(std::vector<std::string> paths);
 
@@ -115,9 +117,10 @@ class CgroupTree {
   };
   // Lets the guest's children be born in (or below) a v2 group.
   Status give_birth_rights(const std::string& path) const;
+  Status limit_slot(const Group& group, const std::string& path) const;
 
   std::vector<Group> groups_;
-  Plan limits_;
+  std::uint64_t memory_ = 0, pids_ = 0;  // of each slot; 0: unlimited, or not known yet
   uid_t guest_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -165,7 +166,7 @@ std::optional<std::uint32_t> find_range(const std::string& subid_text, std::uint
   return std::nullopt;
 }
 
-Result<Ids> allocate_ids(int run_directory_fd, std::uint32_t user_uid, std::uint32_t user_gid) {
+Result<Ids> allocate_ids(int run_directory_fd) {
   Ids ids;
   if (::geteuid() == 0 && owns_all_ids()) {
     TRY_ASSIGN(auto slot, take_slot(run_directory_fd));
@@ -175,15 +176,13 @@ Result<Ids> allocate_ids(int run_directory_fd, std::uint32_t user_uid, std::uint
     ids.supervisor_uid = ids.supervisor_gid = kSupervisorBase + number;
     ids.outer_uids = {{0, kGuestBase + number, 1}, {1, kBlockBase + number * kRange, kRange}};
     ids.outer_gids = ids.outer_uids;
-    ids.inner_uids = ids.inner_gids = {{0, 1, kRange}};
     return ids;
   }
   ids.supervisor_uid = ::getuid();
   ids.supervisor_gid = ::getgid();
   const auto subuid = sys::read_file(AT_FDCWD, "/etc/subuid", 1 << 20);
   const auto subgid = sys::read_file(AT_FDCWD, "/etc/subgid", 1 << 20);
-  if (subuid && subgid && user_uid < kRange && user_gid < kRange &&
-      !find_tool("newuidmap").empty() && !find_tool("newgidmap").empty()) {
+  if (subuid && subgid && !find_tool("newuidmap").empty() && !find_tool("newgidmap").empty()) {
     const std::string name = own_name();
     const auto uids = find_range(*subuid, ::getuid(), name);
     const auto gids = find_range(*subgid, ::getuid(), name);
@@ -191,17 +190,34 @@ Result<Ids> allocate_ids(int run_directory_fd, std::uint32_t user_uid, std::uint
       ids.mode = IdMode::kRange;
       ids.outer_uids = {{0, ids.supervisor_uid, 1}, {1, *uids, kRange}};
       ids.outer_gids = {{0, ids.supervisor_gid, 1}, {1, *gids, kRange}};
-      ids.inner_uids = inner_range(user_uid);
-      ids.inner_gids = inner_range(user_gid);
       return ids;
     }
   }
   ids.mode = IdMode::kSingle;
   ids.outer_uids = {{0, ids.supervisor_uid, 1}};
   ids.outer_gids = {{0, ids.supervisor_gid, 1}};
-  ids.inner_uids = {{user_uid, 0, 1}};
-  ids.inner_gids = {{user_gid, 0, 1}};
   return ids;
+}
+
+Status Ids::set_user(std::uint32_t uid, std::uint32_t gid) {
+  switch (mode) {
+    case IdMode::kRoot:
+      inner_uids = inner_gids = {{0, 1, kRange}};
+      return {};
+    case IdMode::kRange:
+      if (uid >= kRange || gid >= kRange)
+        return fail(Error::invalid("the user's id " + std::to_string(std::max(uid, gid)) +
+                                   " is not mapped inside; allowed are 0 to " +
+                                   std::to_string(kRange - 1)));
+      inner_uids = inner_range(uid);
+      inner_gids = inner_range(gid);
+      return {};
+    case IdMode::kSingle:
+      inner_uids = {{uid, 0, 1}};
+      inner_gids = {{gid, 0, 1}};
+      return {};
+  }
+  return {};
 }
 
 Status write_maps(int proc_fd, pid_t pid, const IdMap& uids, const IdMap& gids,

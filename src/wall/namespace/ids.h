@@ -45,13 +45,16 @@ struct Ids {
   IdMap inner_uids, inner_gids;  // N: inside → inside U
   Fd slot_lock;                  // root mode
 
+  // Makes N's maps for a command whose own ids inside are these. Error: beyond the range.
+  Status set_user(std::uint32_t uid, std::uint32_t gid);
+
   // The host id of an id in N; nullopt if it is not mapped.
   std::optional<std::uint32_t> host_uid(std::uint32_t inside) const;
   std::optional<std::uint32_t> host_gid(std::uint32_t inside) const;
 };
 
-// `user_uid` and `user_gid` are the command's own ids inside. The error says which ids are missing.
-Result<Ids> allocate_ids(int run_directory_fd, std::uint32_t user_uid, std::uint32_t user_gid);
+// All but the maps of N. The error says which ids are missing.
+Result<Ids> allocate_ids(int run_directory_fd);
 
 // The first range of at least kRange ids for `uid` (or its name) in the text of /etc/subuid.
 std::optional<std::uint32_t> find_range(const std::string& subid_text, std::uint32_t uid,

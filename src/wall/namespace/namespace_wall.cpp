@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,9 +19,8 @@
 #include "image/host_etc_cache.h"
 #include "wall/namespace/box.h"
 #include "wall/namespace/cgroup.h"
-#include "wall/namespace/idmap.h"
 #include "wall/namespace/ids.h"
-#include "wall/namespace/layer.h"
+#include "wall/namespace/parts.h"
 #include "wall/namespace/setup.h"
 
 namespace caisson::wall {
@@ -71,27 +69,13 @@ Status end_guest(std::string_view line) {
   return {};
 }
 
-// A writable grant whose files cannot be the command's.
-Error unmapped_grant(int path_fd, const Error& why) {
-  char path[4096];
-  const ssize_t length =
-      ::readlink(("/proc/self/fd/" + std::to_string(path_fd)).c_str(), path, sizeof path);
-  utsname kernel{};
-  (void)::uname(&kernel);
-  return Error::precondition(
-      "grants: " + std::string(path, static_cast<std::size_t>(std::max<ssize_t>(length, 0))) +
-      ": this file system cannot be id-mapped on Linux " + kernel.release + " (" +
-      std::strerror(why.error_number()) +
-      "), so that nobody inside would own what is written there; allowed are --ro, --copy with "
-      "--out, and --rw of a path on ext4, xfs or btrfs");
-}
-
 class NamespacePrepared final : public Prepared {
  public:
   NamespacePrepared(const Plan& plan, const Place& place)
       : plan_(plan), place_(place), steps_(plan.fault) {}
 
   Status claim();
+  Status admit() override;
   const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
   Status serve(int broker_fd) override;
@@ -100,8 +84,9 @@ class NamespacePrepared final : public Prepared {
  private:
   Status check_limits() const;
   Status note(const std::string& line);
-  Result<RootParts> make_parts();
+  Status admit_steps();
   Result<std::unique_ptr<Box>> build_steps(int broker_fd);
+  Result<pid_t> clone_guest(BoxParts& box);
 
   const Plan& plan_;
   Place place_;
@@ -114,6 +99,9 @@ class NamespacePrepared final : public Prepared {
   std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
   std::size_t live_slots_ = 0;                // launcher
   Fd etc_;                                    // host image: its kept /etc
+  // Of the first command, and the guest's own; made before the plan is known.
+  SlotFiles first_slot_;
+  Fd guest_group_, freeze_;
 };
 
 Status NamespacePrepared::check_limits() const {
@@ -144,22 +132,11 @@ Status NamespacePrepared::note(const std::string& line) {
 }
 
 Status NamespacePrepared::claim() {
-  if (plan_.layer != 0)
-    return fail(Error{Code::kUnimplemented,
-                      "layer: quota is not there yet in this version; allowed is tmpfs"});
   TRY(steps_.enter("ids"));
-  TRY_ASSIGN(ids_, allocate_ids(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
+  TRY_ASSIGN(ids_, allocate_ids(place_.run_directory_fd));
   if (is_off(plan_.switches, Mechanism::kIdMap) && ids_.mode == IdMode::kRoot) {
     // The sandbox's ids are the host's of the same number, its root included.
     ids_.outer_uids.back() = ids_.outer_gids.back() = {1, 0, kRange};
-  }
-  if (plan_.privileges != 0 && ids_.mode == IdMode::kSingle)
-    return fail(Error::precondition(
-        "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
-  if (plan_.image == PlanImage::kHost) {
-    TRY(steps_.enter("host-etc"));
-    TRY_ASSIGN(etc_,
-               image::host_etc_directory(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
   }
   TRY(steps_.enter("journal"));
   journal_ = Fd(::openat(place_.sandbox_directory_fd, kJournal,
@@ -177,59 +154,35 @@ Status NamespacePrepared::claim() {
   TRY(steps_.enter("cgroup"));
   TRY_ASSIGN(groups_,
              CgroupTree::create(host_, plan_, mapped(ids_.outer_uids, 0).value_or(::geteuid())));
-  return check_limits();
+  TRY_ASSIGN(first_slot_, groups_.make_slot(kFirstSlot));
+  TRY_ASSIGN(guest_group_, groups_.guest_directory());
+  TRY_ASSIGN(freeze_, groups_.freeze_file());
+  steps_.finish();
+  return {};
 }
 
-Result<RootParts> NamespacePrepared::make_parts() {
-  RootParts parts;
-  parts.grants.resize(plan_.grants.size());
-  parts.etc_path_fd = etc_.get();
-  if (ids_.mode != IdMode::kRoot) return parts;
-  TRY(steps_.enter("image"));
-  if (plan_.image == PlanImage::kDirectory) {
-    std::uint64_t flags = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    if (plan_.privileges == 0) flags |= MOUNT_ATTR_NOSUID;
-    TRY_ASSIGN(parts.image, clone_mount(plan_.descriptors[plan_.image_fd], flags));
-    TRY_ASSIGN(const Fd mapping,
-               make_mapping(image_mapping(ids_.outer_uids, ids_.inner_uids, plan_.image_id_base),
-                            image_mapping(ids_.outer_gids, ids_.inner_gids, plan_.image_id_base)));
-    TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
-    if (!tmpfs_has_user_attributes()) {
-      TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan_, ids_, plan_.switches, parts.image));
-      parts.layer = std::move(outer.layer);
-      parts.overlay = std::move(outer.overlay);
-      parts.image.reset();
-    }
-  }
-  if (etc_.valid()) {
-    TRY_ASSIGN(parts.etc, clone_mount(etc_.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                                      MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
-  }
-  TRY(steps_.enter("grants"));
-  Fd mapping;
-  std::pair<std::uint32_t, std::uint32_t> mapping_of;
-  for (std::size_t i = 0; i < plan_.grants.size(); ++i) {
-    const PlanGrant& grant = plan_.grants[i];
-    std::uint64_t flags = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    if (is_off(plan_.switches, Mechanism::kMountFlags)) flags = 0;
-    if (!grant.writable && !is_off(plan_.switches, Mechanism::kReadOnlyMounts))
-      flags |= MOUNT_ATTR_RDONLY;
-    TRY_ASSIGN(parts.grants[i], clone_mount(plan_.descriptors[grant.fd], flags, plan_.switches));
-    const std::pair owner(grant.owner_uid, grant.owner_gid);
-    if (!mapping.valid() || mapping_of != owner) {
-      const auto uid = ids_.host_uid(plan_.user_uid), gid = ids_.host_gid(plan_.user_gid);
-      if (!uid || !gid) return fail(Error::invalid("the user's id is not mapped inside"));
-      TRY_ASSIGN(mapping, make_mapping({{owner.first, *uid, 1}}, {{owner.second, *gid, 1}}));
-      mapping_of = owner;
-    }
-    // Not every file system can be idmapped; then what is granted has the host's owners, none of
-    // whom exists inside. That is enough for reading what everybody may read.
-    const auto owned = sys::mount_idmap(parts.grants[i].get(), mapping.get());
-    if (!owned && grant.writable)
-      return fail(unmapped_grant(plan_.descriptors[grant.fd], owned.error()));
-  }
-  TRY_ASSIGN(parts.devices, make_device_mount());
-  return parts;
+Status NamespacePrepared::admit() {
+  auto admitted = admit_steps();
+  if (!admitted) return fail(steps_.name(std::move(admitted).error()));
+  return {};
+}
+
+Status NamespacePrepared::admit_steps() {
+  TRY(steps_.enter("admit"));
+  if (plan_.layer != 0)
+    return fail(Error{Code::kUnimplemented,
+                      "layer: quota is not there yet in this version; allowed is tmpfs"});
+  if (plan_.privileges != 0 && ids_.mode == IdMode::kSingle)
+    return fail(Error::precondition(
+        "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
+  TRY(ids_.set_user(plan_.user_uid, plan_.user_gid));
+  TRY(check_limits());
+  TRY(groups_.limit(plan_));
+  if (plan_.image != PlanImage::kHost) return {};
+  TRY(steps_.enter("host-etc"));
+  TRY_ASSIGN(etc_,
+             image::host_etc_directory(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
+  return {};
 }
 
 Result<std::unique_ptr<Box>> NamespacePrepared::build(int broker_fd) {
@@ -242,16 +195,27 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build(int broker_fd) {
 }
 
 Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
-  TRY_ASSIGN(RootParts parts, make_parts());
-  Fd guest;
-  if (ids_.mode == IdMode::kRoot && plan_.guest_entry == nullptr) {
-    TRY_ASSIGN(guest, clone_mount(plan_.guest_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID));
-  }
   BoxParts box;
-  TRY_ASSIGN(box.first_slot, groups_.make_slot(kFirstSlot));
-  TRY_ASSIGN(box.freeze, groups_.freeze_file());
-  TRY_ASSIGN(const Fd guest_directory, groups_.guest_directory());
+  TRY(steps_.enter("clone"));
+  TRY_ASSIGN(const pid_t pid, clone_guest(box));
+  // What asks for rights outside is made while the setup child makes the rest.
+  TRY_ASSIGN(RootParts parts, make_parts(plan_, ids_, etc_.get(), steps_));
+  // A child that has failed meanwhile says why instead.
+  (void)send_parts(box.report.get(), std::move(parts));
+  steps_.finish();
+  box.guest_pid = static_cast<int>(pid);
+  box.first_slot = std::move(first_slot_);
+  box.freeze = std::move(freeze_);
+  box.ids_mode = ids_.mode;
+  box.supervisor_uid = ids_.supervisor_uid;
+  box.supervisor_gid = ids_.supervisor_gid;
+  box.has_groups = !groups_.empty();
+  box.held = groups_.held();
+  return make_namespace_box(plan_, std::move(box), broker_fd);
+}
 
+// The setup child, with its maps written and on its way.
+Result<pid_t> NamespacePrepared::clone_guest(BoxParts& box) {
   int channel[2], report[2], maps[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
     return fail_errno("socketpair");
@@ -259,74 +223,68 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   Fd guest_channel(channel[1]);
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0)
     return fail_errno("socketpair");
-  Fd report_here(report[0]);
+  box.report = Fd(report[0]);
   Fd report_there(report[1]);
   if (::pipe2(maps, O_CLOEXEC) != 0) return fail_errno("pipe2");
   Fd maps_read(maps[0]);
   Fd maps_write(maps[1]);
 
-  TRY(steps_.enter("clone"));
   if (ids_.mode == IdMode::kRoot) {
     // The creator's effective id becomes the owner of U, and with it of everything inside: the
     // supervisor's own, so that it keeps its rights over the box when it has no others any more.
     if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return fail_errno("securebits");
     if (::setresgid(-1, ids_.supervisor_gid, -1) != 0) return fail_errno("setresgid");
     if (::setresuid(-1, ids_.supervisor_uid, -1) != 0) return fail_errno("setresuid");
-    // That cleared it. A launcher that died meanwhile shows at the broker's socket, as soon as the
-    // box is up.
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("pdeathsig");
   }
   const auto unless_off = [&](Mechanism mechanism, std::uint64_t flag) -> std::uint64_t {
     return is_off(plan_.switches, mechanism) ? 0 : flag;
   };
   clone_args arguments{};
   int pid_fd = -1;
+  // The network namespace, the dearest of all, is made inside while the root is built.
   arguments.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_PIDFD |
                     unless_off(Mechanism::kPidNamespace, CLONE_NEWPID) |
-                    unless_off(Mechanism::kNetNamespace, CLONE_NEWNET) |
                     unless_off(Mechanism::kIpcNamespace, CLONE_NEWIPC) |
                     unless_off(Mechanism::kUtsNamespace, CLONE_NEWUTS);
   arguments.pidfd = reinterpret_cast<std::uint64_t>(&pid_fd);
   arguments.exit_signal = SIGCHLD;
-  if (guest_directory.valid()) {
+  if (guest_group_.valid()) {
     arguments.flags |= CLONE_INTO_CGROUP;
-    arguments.cgroup = static_cast<std::uint64_t>(guest_directory.get());
+    arguments.cgroup = static_cast<std::uint64_t>(guest_group_.get());
   }
-  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
-  if (pid < 0) return fail_errno("clone3 of the box");
+  const long number = ::syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (number < 0) return fail_errno("clone3 of the box");
+  const auto pid = static_cast<pid_t>(number);
+  if (pid != 0 && ids_.mode == IdMode::kRoot) {
+    // What is made from here on is the caller's again. The changes cleared the death signal; a
+    // launcher that died meanwhile shows at the broker's socket, as soon as the box is up.
+    if (::setresuid(-1, 0, -1) != 0) return fail_errno("setresuid");
+    if (::setresgid(-1, 0, -1) != 0) return fail_errno("setresgid");
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("pdeathsig");
+  }
   if (pid == 0) {
     // The supervisor's ends: their closing is how its death is seen.
     box.channel.reset();
-    report_here.reset();
+    box.report.reset();
     maps_write.reset();
     run_setup({.plan = plan_,
                .ids = ids_,
                .cgroups = host_.mode,
-               .parts = std::move(parts),
-               .guest = std::move(guest),
+               .etc_fd = etc_.get(),
                .channel = std::move(guest_channel),
                .report = std::move(report_there),
                .maps_written = std::move(maps_read)});
   }
   box.guest_pidfd = Fd(pid_fd);
-  box.guest_pid = static_cast<int>(pid);
-  report_there.reset();
-  guest_channel.reset();
-  if (groups_.empty()) {
+  guest_group_.reset();
+  if (groups_.empty())
     TRY(note(std::string(kGuestLine) + std::to_string(pid) + " " +
-             std::to_string(start_time(static_cast<pid_t>(pid)))));
-  }
+             std::to_string(start_time(pid))));
   TRY(steps_.enter("maps"));
-  TRY(apply_outer_maps(ids_, static_cast<pid_t>(pid)));
-  if (::write(maps_write.get(), "m", 1) != 1) return fail_errno("release the setup child");
-  box.report = std::move(report_here);
-  box.ids_mode = ids_.mode;
-  box.supervisor_uid = ids_.supervisor_uid;
-  box.supervisor_gid = ids_.supervisor_gid;
-  steps_.finish();
-  box.has_groups = !groups_.empty();
-  box.held = groups_.held();
-  return make_namespace_box(plan_, std::move(box), broker_fd);
+  TRY(apply_outer_maps(ids_, pid));
+  // One for the child and one for the child's own.
+  if (::write(maps_write.get(), "mm", 2) != 2) return fail_errno("release the setup child");
+  return pid;
 }
 
 Status NamespacePrepared::serve(int broker_fd) {

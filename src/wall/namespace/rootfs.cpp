@@ -440,7 +440,7 @@ Status RootBuilder::make_etc() {
       MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
   Fd kept = std::move(parts_.etc);
   if (!kept.valid()) {
-    TRY_ASSIGN(const Fd here, reopen_here(parts_.etc_path_fd));
+    TRY_ASSIGN(const Fd here, reopen_here(etc_fd_));
     TRY_ASSIGN(kept, clone_mount(here.get(), kBarred));
   }
   TRY(sys::move_mount(kept.get(), etc.get(), ""));

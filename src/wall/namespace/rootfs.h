@@ -14,20 +14,11 @@
 #include "base/switches.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/ids.h"
+#include "wall/namespace/parts.h"
 #include "wall/namespace/steps.h"
 #include "wall/plan.h"
 
 namespace caisson::wall {
-
-// What the supervisor prepared with the caller's rights before it cloned the setup child.
-struct RootParts {
-  Fd image;                // detached mount of the image, idmapped; invalid: bind it here
-  Fd layer, overlay;       // the writable layer and the root over it (layer.h); invalid: make here
-  std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it here
-  Fd etc;                  // detached mount of the kept /etc (host image); invalid: bind it here
-  int etc_path_fd = -1;    // the kept /etc itself, borrowed
-  Fd devices;              // detached tmpfs with the device nodes; invalid: bind the host's
-};
 
 // The clone of a host path that a descriptor names, as a detached mount with the given attributes
 // (MOUNT_ATTR_*), submounts included. Private unless `off` says otherwise.
@@ -43,12 +34,14 @@ Result<Fd> make_device_mount();
 
 class RootBuilder {
  public:
-  RootBuilder(const Plan& plan, const Ids& ids, CgroupMode cgroups, SwitchMask off, RootParts parts,
+  // `etc_fd` is the kept /etc of the host image, borrowed.
+  RootBuilder(const Plan& plan, const Ids& ids, CgroupMode cgroups, int etc_fd, RootParts parts,
               Steps& steps)
       : plan_(plan),
         ids_(ids),
         cgroups_(cgroups),
-        off_(off),
+        off_(plan.switches),
+        etc_fd_(etc_fd),
         parts_(std::move(parts)),
         steps_(steps) {}
 
@@ -81,6 +74,7 @@ class RootBuilder {
   const Ids& ids_;
   CgroupMode cgroups_;
   SwitchMask off_;
+  int etc_fd_;
   RootParts parts_;
   Steps& steps_;
   Fd layer_;  // tmpfs

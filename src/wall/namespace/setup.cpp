@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,10 +37,12 @@ class Setup {
 
  private:
   bool off(Mechanism mechanism) const { return is_off(plan_.switches, mechanism); }
+  Status take_ids();
   Status enter_namespaces();
   Status make_proc();
-  Status set_up_network();
-  Status make_inner_userns();
+  Status start_helper();
+  Status make_spaces();
+  Status take_spaces();
   Status forbid_namespaces();
   Status drop_capabilities();
   Status become_guest();
@@ -50,37 +51,42 @@ class Setup {
   const Plan& plan_;
   Steps steps_;
   Fd proc_;
-  Fd user_limits_;  // /proc/sys/user, not yet read-only
+  Fd sysctls_;  // /proc/sys, writable by way of this alone
+  pid_t helper_ = -1;
+  Fd helper_says_;  // one message: "ok", or what failed
   Fd inner_;        // user namespace N
   Fd cgroup_ns_;    // the commands'; invalid: ours
   int layer_fd_ = -1;
 };
 
-Status Setup::enter_namespaces() {
-  // The supervisor is our parent in another pid namespace; if it dies so do we, and with PID 1
-  // everything inside.
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
+// Waits for the maps; ids of U from then on, behind which are host ids that are nobody's.
+Status Setup::take_ids() {
   char byte;
   ssize_t got;
   do {
     got = ::read(input_.maps_written.get(), &byte, 1);
   } while (got < 0 && errno == EINTR);
   if (got != 1) return fail(Error{Code::kCancelled, "the supervisor is gone"});
-  TRY(steps_.enter("enter"));
-  // Ids of U from now on; the host ids behind them are nobody's.
   if (input_.ids.mode == IdMode::kRoot && ::setgroups(0, nullptr) != 0)
     return fail_errno("setgroups");
   if (::setresgid(0, 0, 0) != 0) return fail_errno("setresgid");
   if (::setresuid(0, 0, 0) != 0) return fail_errno("setresuid");
-  // Changing ids clears the death signal and our own /proc files belong to somebody else.
+  // Changing ids clears the death signal and makes our own /proc files somebody else's.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
-  // A supervisor that died while it was cleared is noticed here.
-  pollfd supervisor{input_.report.get(), 0, 0};
-  if (::poll(&supervisor, 1, 0) > 0) return fail(Error{Code::kCancelled, "the supervisor is gone"});
   if (::prctl(PR_SET_DUMPABLE, 1) != 0) return fail_errno("prctl dumpable");
+  return {};
+}
+
+Status Setup::enter_namespaces() {
+  TRY(take_ids());
+  TRY(steps_.enter("enter"));
+  // A supervisor that died while the death signal was cleared is noticed here.
+  pollfd supervisor{input_.report.get(), 0, 0};
+  if (::poll(&supervisor, 1, 0) > 0 && (supervisor.revents & (POLLHUP | POLLERR)) != 0)
+    return fail(Error{Code::kCancelled, "the supervisor is gone"});
   // Our group is the root of what is seen inside. Where v2 holds the limits, the commands' groups
   // are beside ours, and nobody lets a child be born outside of his own namespace's root: there the
-  // commands alone get a namespace (make_inner_userns).
+  // commands alone get a namespace (make_spaces).
   if (!off(Mechanism::kCgroupNamespace) && input_.cgroups != CgroupMode::kUnified &&
       ::unshare(CLONE_NEWCGROUP) != 0)
     return fail_errno("unshare cgroup namespace");
@@ -92,8 +98,8 @@ Status Setup::make_proc() {
   if (!off(Mechanism::kHidepid)) options.push_back({"hidepid", "invisible"});
   TRY_ASSIGN(proc_, sys::make_mount("proc", options,
                                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
-  user_limits_ = Fd(::openat(proc_.get(), "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!user_limits_.valid()) return fail_errno("open /proc/sys/user");
+  sysctls_ = Fd(::openat(proc_.get(), "sys", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!sysctls_.valid()) return fail_errno("open /proc/sys");
   if (off(Mechanism::kTimeNamespace)) return {};
   // Clocks inside start near zero: the host's uptime is nobody's business. Takes effect at execve.
   if (::unshare(CLONE_NEWTIME) != 0) {
@@ -108,58 +114,82 @@ Status Setup::make_proc() {
   return sys::write_file(proc_.get(), "self/timens_offsets", offsets);
 }
 
-Status Setup::set_up_network() {
+// The network namespace takes the kernel longer than all the others together, and N has to be made
+// by a process that enters it: a child of ours does both while we build the root. As the creator's
+// child it has every capability over U before there are any maps.
+Status Setup::start_helper() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail_errno("socketpair");
+  helper_says_ = Fd(ends[0]);
+  Fd there(ends[1]);
+  helper_ = ::fork();
+  if (helper_ < 0) return fail_errno("fork of the namespaces' maker");
+  if (helper_ > 0) return {};
+  // Whoever waits for our end must not wait for the helper's too.
+  input_.report.reset();
+  input_.channel.reset();
+  helper_says_.reset();
+  const auto made = make_spaces();
+  const std::string word = made ? "ok" : steps_.name(made.error()).message();
+  (void)sys::send_message(there.get(), word, {});
+  for (;;) ::pause();
+}
+
+// In the helper.
+Status Setup::make_spaces() {
   TRY(steps_.enter("network"));
-  if (::sethostname(plan_.hostname.data(), plan_.hostname.size()) != 0 &&
-      !off(Mechanism::kUtsNamespace))
-    return fail_errno("sethostname");
-  if (off(Mechanism::kNetNamespace)) return {};
-  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return fail_errno("socket");
-  ifreq request{};
-  std::strcpy(request.ifr_name, "lo");
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
-  if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) return fail_errno("bring lo up");
-  // Ordinary programs bind any port and ping in a network of their own.
-  TRY(sys::write_file(proc_.get(), "sys/net/ipv4/ip_unprivileged_port_start", "0"));
-  (void)sys::write_file(proc_.get(), "sys/net/ipv4/ping_group_range", "0 65535");
+  if (!off(Mechanism::kNetNamespace)) {
+    if (::unshare(CLONE_NEWNET) != 0) return fail_errno("unshare network namespace");
+    const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) return fail_errno("socket");
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) return fail_errno("bring lo up");
+  }
+  TRY(steps_.enter("userns"));
+  TRY(take_ids());
+  const bool cgroups = input_.cgroups == CgroupMode::kUnified && !off(Mechanism::kCgroupNamespace);
+  const int flags =
+      (off(Mechanism::kNestedUserns) ? 0 : CLONE_NEWUSER) | (cgroups ? CLONE_NEWCGROUP : 0);
+  if (flags != 0 && ::unshare(flags) != 0) return fail_errno("unshare user namespace");
+  steps_.finish();
   return {};
 }
 
-Status Setup::make_inner_userns() {
-  TRY(steps_.enter("userns"));
-  const bool nested = !off(Mechanism::kNestedUserns);
-  const bool cgroups = input_.cgroups == CgroupMode::kUnified && !off(Mechanism::kCgroupNamespace);
-  if (!nested && !cgroups) return {};
-  clone_args arguments{};
-  arguments.flags = (nested ? CLONE_NEWUSER : 0u) | (cgroups ? CLONE_NEWCGROUP : 0u);
-  arguments.exit_signal = SIGCHLD;
-  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
-  if (pid < 0) return fail_errno("clone3 user namespace");
-  if (pid == 0) {
-    for (;;) ::pause();
-  }
-  const pid_t child = static_cast<pid_t>(pid);
-  const auto make = [&]() -> Status {
-    const std::string spaces = std::to_string(child) + "/ns/";
+// The helper's namespaces become ours to give; it has no more to do.
+Status Setup::take_spaces() {
+  TRY(steps_.enter("spaces"));
+  const auto take = [&]() -> Status {
+    TRY_ASSIGN(const sys::Message word, sys::recv_message(helper_says_.get(), 4096));
+    if (word.bytes.empty()) return fail(Error::internal("the namespaces' maker died"));
+    if (word.bytes != "ok") return fail(Error::internal(word.bytes));
+    const std::string spaces = std::to_string(helper_) + "/ns/";
     const auto open_space = [&](const char* name) -> Result<Fd> {
       Fd space(::openat(proc_.get(), (spaces + name).c_str(), O_RDONLY | O_CLOEXEC));
       if (!space.valid()) return fail_errno("open " + spaces + name);
       return space;
     };
-    if (nested) {
-      TRY(write_maps(proc_.get(), child, input_.ids.inner_uids, input_.ids.inner_gids, false));
+    if (!off(Mechanism::kNestedUserns)) {
+      TRY(write_maps(proc_.get(), helper_, input_.ids.inner_uids, input_.ids.inner_gids, false));
       TRY_ASSIGN(inner_, open_space("user"));
     }
-    if (cgroups) {
+    if (input_.cgroups == CgroupMode::kUnified && !off(Mechanism::kCgroupNamespace)) {
       TRY_ASSIGN(cgroup_ns_, open_space("cgroup"));
     }
+    if (off(Mechanism::kNetNamespace)) return {};
+    TRY_ASSIGN(const Fd network, open_space("net"));
+    if (::setns(network.get(), CLONE_NEWNET) != 0) return fail_errno("setns network namespace");
+    // Ordinary programs bind any port and ping in a network of their own.
+    TRY(sys::write_file(sysctls_.get(), "net/ipv4/ip_unprivileged_port_start", "0"));
+    (void)sys::write_file(sysctls_.get(), "net/ipv4/ping_group_range", "0 65535");
     return {};
   };
-  const auto made = make();
+  const auto taken = take();
   // Nobody waits for it here: PID 1 reaps whatever ends.
-  ::kill(child, SIGKILL);
-  return made;
+  ::kill(helper_, SIGKILL);
+  return taken;
 }
 
 Status Setup::forbid_namespaces() {
@@ -169,12 +199,12 @@ Status Setup::forbid_namespaces() {
   constexpr std::uint8_t kBrowser = 1;
   const bool nested = plan_.syscall_profile == kBrowser;
   for (const char* name : {"user", "pid", "net"}) {
-    TRY(sys::write_file(user_limits_.get(), std::string("max_") + name + "_namespaces",
+    TRY(sys::write_file(sysctls_.get(), std::string("user/max_") + name + "_namespaces",
                         nested ? "64" : "0"));
   }
   for (const char* name : {"mnt", "ipc", "uts", "cgroup", "time"}) {
     auto written =
-        sys::write_file(user_limits_.get(), std::string("max_") + name + "_namespaces", "0");
+        sys::write_file(sysctls_.get(), std::string("user/max_") + name + "_namespaces", "0");
     if (!written && written.error().error_number() != ENOENT) return written;
   }
   return {};
@@ -209,7 +239,6 @@ Status Setup::become_guest() {
   // Everything that the guest keeps goes to its fixed place, above the range first.
   const auto place = [](int from) { return ::fcntl(from, F_DUPFD_CLOEXEC, 64); };
   const int report = place(input_.report.get()), channel = place(input_.channel.get());
-  const int guest = input_.guest.valid() ? place(input_.guest.get()) : -1;
   const int nothing = place(null.get());
   const int inner = inner_.valid() ? place(inner_.get()) : -1;
   const int cgroup_ns = cgroup_ns_.valid() ? place(cgroup_ns_.get()) : -1;
@@ -225,55 +254,33 @@ Status Setup::become_guest() {
   if (::dup2(cgroup_ns >= 0 ? cgroup_ns : nothing, kCgroupNsFd) < 0)
     return fail_errno("dup2 cgroup namespace");
   ::umask(022);
-  if (plan_.guest_entry != nullptr) {
-    // Nothing of what the setup held comes along but these; CLOSE_RANGE_CLOEXEC would need an
-    // execve.
-    ::close_range(kCgroupNsFd + 1, ~0u, 0);
-    if (inner < 0) ::close(kUsernsFd);
-    if (cgroup_ns < 0) ::close(kCgroupNsFd);
-    ::_exit(plan_.guest_entry(kChannelFd, inner >= 0 ? kUsernsFd : -1,
-                              cgroup_ns >= 0 ? kCgroupNsFd : -1, plan_.switches));
-  }
-  ::close_range(kCgroupNsFd + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+  // Nothing of what the setup held comes along but these.
+  if (::close_range(kCgroupNsFd + 1, ~0u, 0) != 0) return fail_errno("close_range");
   if (inner < 0) ::close(kUsernsFd);
   if (cgroup_ns < 0) ::close(kCgroupNsFd);
-  std::string name = "caisson-guest", channel_flag = "--channel=3", userns_flag = "--userns=4";
-  std::string cgroup_ns_flag = "--cgroupns=5";
-  std::string switches = "--switches=";
-  for (std::size_t i = 0; i < kMechanismCount; ++i) {
-    if ((plan_.switches & bit_of(static_cast<Mechanism>(i))) == 0) continue;
-    if (!switches.ends_with("=")) switches += ",";
-    switches += kMechanismNames[i];
-  }
-  std::vector<char*> arguments = {name.data(), channel_flag.data()};
-  if (inner >= 0) arguments.push_back(userns_flag.data());
-  if (cgroup_ns >= 0) arguments.push_back(cgroup_ns_flag.data());
-  if (plan_.switches != 0) arguments.push_back(switches.data());
-  arguments.push_back(nullptr);
-  char* environment[] = {nullptr};
-  ::syscall(SYS_execveat, guest, "", arguments.data(), environment, AT_EMPTY_PATH);
-  return fail_errno("execveat caisson-guest");
+  ::_exit(plan_.guest_entry(kChannelFd, inner >= 0 ? kUsernsFd : -1,
+                            cgroup_ns >= 0 ? kCgroupNsFd : -1, plan_.switches));
 }
 
 Status Setup::run() {
   ::umask(0);  // modes are exactly what is asked for
+  // The supervisor is our parent in another pid namespace; if it dies so do we, and with PID 1
+  // everything inside.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
+  TRY(start_helper());
   TRY(enter_namespaces());
   TRY(steps_.enter("private"));
   if (!off(Mechanism::kMountPropagation) &&
       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return fail_errno("make mounts private");
-  if (plan_.guest_entry == nullptr && !input_.guest.valid()) {
-    // A read-only mount of its own: what runs as PID 1 cannot be reopened for writing by way of
-    // /proc, whoever owns the file.
-    TRY_ASSIGN(const Fd here, reopen_here(plan_.guest_fd));
-    TRY_ASSIGN(input_.guest, clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID));
-  }
   TRY(make_proc());
-  TRY(set_up_network());
-  TRY(make_inner_userns());
-  RootBuilder root(plan_, input_.ids, input_.cgroups, plan_.switches, std::move(input_.parts),
-                   steps_);
+  if (::sethostname(plan_.hostname.data(), plan_.hostname.size()) != 0 &&
+      !off(Mechanism::kUtsNamespace))
+    return fail_errno("sethostname");
+  TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_.grants.size()));
+  RootBuilder root(plan_, input_.ids, input_.cgroups, input_.etc_fd, std::move(parts), steps_);
   TRY(root.build(proc_.get()));
+  TRY(take_spaces());
   TRY(root.enter());
   layer_fd_ = root.layer_fd();
   // Detached mounts count as mount namespaces, so this comes after the last of them.

@@ -2,8 +2,8 @@
 //
 // It runs in the fresh namespaces as uid 0 of user namespace U, with every capability over them and
 // none outside. It enters its control groups, builds the root, makes user namespace N for the
-// command, forbids further namespaces, gives up every capability and becomes the guest. It talks to
-// the supervisor by one message: "ok" with the writable layer's descriptor, or the failed step's
+// command, forbids further namespaces, gives up every capability and goes on as the guest. It talks
+// to the supervisor by one message: "ok" with the writable layer's descriptor, or the failed step's
 // sentence.
 #pragma once
 
@@ -21,11 +21,10 @@ struct SetupInput {
   const Plan& plan;
   const Ids& ids;
   CgroupMode cgroups = CgroupMode::kNone;
-  RootParts parts;
-  Fd guest;         // O_RDONLY or a read-only mount of the guest's program
+  int etc_fd = -1;  // the kept /etc of the host image, borrowed
   Fd channel;       // the guest's end
-  Fd report;        // SOCK_SEQPACKET to the supervisor
-  Fd maps_written;  // readable once the supervisor has written U's maps
+  Fd report;        // SOCK_SEQPACKET to the supervisor, by which the parts of the root come
+  Fd maps_written;  // two bytes once the supervisor has written U's maps
 };
 
 // Never returns: it becomes the guest, or reports and exits.

@@ -8,10 +8,10 @@
 namespace caisson::wall {
 
 const char* const kStepNames[] = {
-    "sweep",  "register", "ids",    "host-etc", "journal", "cgroup",  "fork",
-    "image",  "grants",   "clone",  "maps",     "enter",   "private", "network",
-    "userns", "layer",    "root",   "device",   "process", "system",  "etc",
-    "bind",   "pivot",    "limits", "exec",     "confine", "ready",   "up",
+    "sweep",  "register", "ids",    "journal", "cgroup",  "publish", "admit",   "host-etc",
+    "fork",   "clone",    "maps",   "image",   "grants",  "enter",   "private", "network",
+    "userns", "layer",    "root",   "device",  "process", "system",  "etc",     "bind",
+    "spaces", "pivot",    "limits", "exec",    "confine", "ready",   "up",
 };
 const std::size_t kStepCount = sizeof kStepNames / sizeof kStepNames[0];
 

@@ -1,0 +1,122 @@
+#include "wall/namespace/parts.h"
+
+#include <sys/mount.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/kernel_abi.h"
+#include "base/sys.h"
+#include "wall/namespace/idmap.h"
+#include "wall/namespace/layer.h"
+#include "wall/namespace/rootfs.h"
+
+namespace caisson::wall {
+namespace {
+
+// A writable grant whose files cannot be the command's.
+Error unmapped_grant(int path_fd, const Error& why) {
+  char path[4096];
+  const ssize_t length =
+      ::readlink(("/proc/self/fd/" + std::to_string(path_fd)).c_str(), path, sizeof path);
+  utsname kernel{};
+  (void)::uname(&kernel);
+  return Error::precondition(
+      "grants: " + std::string(path, static_cast<std::size_t>(std::max<ssize_t>(length, 0))) +
+      ": this file system cannot be id-mapped on Linux " + kernel.release + " (" +
+      std::strerror(why.error_number()) +
+      "), so that nobody inside would own what is written there; allowed are --ro, --copy with "
+      "--out, and --rw of a path on ext4, xfs or btrfs");
+}
+
+// Every descriptor of the parts, in the order of the message.
+std::vector<Fd*> slots(RootParts& parts) {
+  std::vector<Fd*> all = {&parts.image, &parts.layer, &parts.overlay, &parts.etc, &parts.devices};
+  for (Fd& grant : parts.grants) all.push_back(&grant);
+  return all;
+}
+
+}  // namespace
+
+Result<RootParts> make_parts(const Plan& plan, const Ids& ids, int etc_fd, Steps& steps) {
+  RootParts parts;
+  parts.grants.resize(plan.grants.size());
+  if (ids.mode != IdMode::kRoot) return parts;
+  TRY(steps.enter("image"));
+  if (plan.image == PlanImage::kDirectory) {
+    std::uint64_t flags = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
+    if (plan.privileges == 0) flags |= MOUNT_ATTR_NOSUID;
+    TRY_ASSIGN(parts.image, clone_mount(plan.descriptors[plan.image_fd], flags));
+    TRY_ASSIGN(const Fd mapping,
+               make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, plan.image_id_base),
+                            image_mapping(ids.outer_gids, ids.inner_gids, plan.image_id_base)));
+    TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
+    if (!tmpfs_has_user_attributes()) {
+      TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan, ids, plan.switches, parts.image));
+      parts.layer = std::move(outer.layer);
+      parts.overlay = std::move(outer.overlay);
+      parts.image.reset();
+    }
+  }
+  if (etc_fd >= 0) {
+    TRY_ASSIGN(parts.etc, clone_mount(etc_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                                  MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  }
+  TRY(steps.enter("grants"));
+  Fd mapping;
+  std::pair<std::uint32_t, std::uint32_t> mapping_of;
+  for (std::size_t i = 0; i < plan.grants.size(); ++i) {
+    const PlanGrant& grant = plan.grants[i];
+    std::uint64_t flags = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    if (is_off(plan.switches, Mechanism::kMountFlags)) flags = 0;
+    if (!grant.writable && !is_off(plan.switches, Mechanism::kReadOnlyMounts))
+      flags |= MOUNT_ATTR_RDONLY;
+    TRY_ASSIGN(parts.grants[i], clone_mount(plan.descriptors[grant.fd], flags, plan.switches));
+    const std::pair owner(grant.owner_uid, grant.owner_gid);
+    if (!mapping.valid() || mapping_of != owner) {
+      const auto uid = ids.host_uid(plan.user_uid), gid = ids.host_gid(plan.user_gid);
+      if (!uid || !gid) return fail(Error::invalid("the user's id is not mapped inside"));
+      TRY_ASSIGN(mapping, make_mapping({{owner.first, *uid, 1}}, {{owner.second, *gid, 1}}));
+      mapping_of = owner;
+    }
+    // Not every file system can be idmapped; then what is granted has the host's owners, none of
+    // whom exists inside. That is enough for reading what everybody may read.
+    const auto owned = sys::mount_idmap(parts.grants[i].get(), mapping.get());
+    if (!owned && grant.writable)
+      return fail(unmapped_grant(plan.descriptors[grant.fd], owned.error()));
+  }
+  TRY_ASSIGN(parts.devices, make_device_mount());
+  return parts;
+}
+
+Status send_parts(int socket_fd, RootParts parts) {
+  std::string present;
+  std::vector<int> descriptors;
+  for (const Fd* part : slots(parts)) {
+    present += part->valid() ? '1' : '0';
+    if (part->valid()) descriptors.push_back(part->get());
+  }
+  return sys::send_message(socket_fd, present, descriptors);
+}
+
+Result<RootParts> receive_parts(int socket_fd, std::size_t grants) {
+  RootParts parts;
+  parts.grants.resize(grants);
+  const std::vector<Fd*> all = slots(parts);
+  TRY_ASSIGN(sys::Message message, sys::recv_message(socket_fd, all.size()));
+  if (message.bytes.size() != all.size())
+    return fail(Error{Code::kCancelled, "the supervisor is gone"});
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (message.bytes[i] == '0') continue;
+    if (next == message.descriptors.size())
+      return fail(Error::internal("a part of the root did not arrive"));
+    *all[i] = std::move(message.descriptors[next++]);
+  }
+  return parts;
+}
+
+}  // namespace caisson::wall

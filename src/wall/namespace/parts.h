@@ -1,0 +1,33 @@
+// What of the root only the caller's rights can make: idmapped clones of the image and the grants,
+// device nodes.
+//
+// The supervisor makes them while the setup child, which it has cloned before, makes the rest, and
+// sends them over the child's report socket.
+#pragma once
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/namespace/ids.h"
+#include "wall/namespace/steps.h"
+#include "wall/plan.h"
+
+namespace caisson::wall {
+
+struct RootParts {
+  Fd image;           // detached mount of the image, idmapped; invalid: bind it inside
+  Fd layer, overlay;  // the writable layer and the root over it (layer.h); invalid: make inside
+  std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it inside
+  Fd etc;                  // detached mount of the kept /etc (host image); invalid: bind it inside
+  Fd devices;              // detached tmpfs with the device nodes; invalid: bind the host's
+};
+
+// `etc_fd` is the kept /etc, -1 without one. Without root's rights all parts are invalid.
+Result<RootParts> make_parts(const Plan& plan, const Ids& ids, int etc_fd, Steps& steps);
+
+// Over a SOCK_SEQPACKET pair. receive_parts() waits; cancelled where the other end is gone.
+Status send_parts(int socket_fd, RootParts parts);
+Result<RootParts> receive_parts(int socket_fd, std::size_t grants);
+
+}  // namespace caisson::wall
