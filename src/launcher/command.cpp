@@ -1,5 +1,8 @@
 #include "launcher/command.h"
 
+#include <caisson/spec.h>
+#include <poll.h>
+
 #include <algorithm>
 #include <csignal>
 #include <limits>
@@ -76,6 +79,22 @@ void Command::end_for(Verdict verdict, std::string cause, std::string detail) {
   ending_since_us_ = sys::monotonic_us();
 }
 
+bool Command::ends_on_refusal() const {
+  return plan_.on_refusal == static_cast<std::uint8_t>(policy::OnRefusal::kKill);
+}
+
+bool Command::take_refusal(short ready) {
+  if (!ends_on_refusal()) {
+    (void)refusals_.take(ready, Refusals::Answer::kRefuse);
+    return false;
+  }
+  const auto call = refusals_.take(ready, Refusals::Answer::kHold);
+  if (!call || ending()) return false;
+  end_for(Verdict::kPolicyViolation, "syscall",
+          "called " + *call + ", which is refused (on_refusal: kill)");
+  return true;
+}
+
 bool Command::check(std::uint64_t now_us) {
   sample();
   const std::uint64_t elapsed = now_us - started_us_;
@@ -105,6 +124,10 @@ bool Command::check(std::uint64_t now_us) {
 
 Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldLimits& held) {
   sample();
+  // A refused call that waits now was made before the end that the guest tells of.
+  if (pollfd waiting{refusals_.fd(), POLLIN, 0};
+      ends_on_refusal() && waiting.fd >= 0 && ::poll(&waiting, 1, 0) == 1)
+    (void)take_refusal(waiting.revents);
   Outcome outcome;
   outcome.held = held;
   outcome.usage.elapsed_us = sys::monotonic_us() - started_us_;

@@ -43,7 +43,12 @@ class Command {
   Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot);
 
   wall::ExecSlot& slot() { return *slot_; }
-  Refusals& refusals() { return refusals_; }
+  // To be polled for POLLIN while it is not -1: a refused call of the command waits.
+  int refusals_fd() const { return refusals_.fd(); }
+  void set_listener(Fd listener) { refusals_.set_listener(std::move(listener)); }
+  // Answers a refused call that waits; `ready` is what poll said. True when the command must be
+  // ended for it now (on_refusal: kill): the call is not answered then.
+  bool take_refusal(short ready);
 
   // Counts output; returns how many of these bytes may be passed on. Ends the command's time when
   // the limit is met.
@@ -63,6 +68,7 @@ class Command {
 
  private:
   void sample();
+  bool ends_on_refusal() const;
 
   const wall::Plan& plan_;
   std::unique_ptr<wall::ExecSlot> slot_;

@@ -1,3 +1,4 @@
+#include <caisson/spec.h>
 #include <fcntl.h>
 #include <signal.h>
 
@@ -33,6 +34,11 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
                         Tag::kWantListener, Tag::kPrivileges, Tag::kNoSetid}) {
     if (fields.has(tag)) return fail(Error::invalid("a field that a client does not send"));
   }
+  const bool listener = box_->channel_passes_descriptors();
+  if (!listener && plan_.on_refusal == static_cast<std::uint8_t>(policy::OnRefusal::kKill))
+    return fail(
+        Error::precondition("on_refusal: kill needs a wall over whose channel descriptors travel; "
+                            "this one's does not"));
   TRY_ASSIGN(auto slot, box_->make_slot());
   std::vector<Fd> descriptors;
   for (const int fd : slot->descriptors()) {
@@ -40,7 +46,6 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
     if (!descriptors.back().valid()) return fail_errno("fcntl");
   }
   proto::Fields ours = command_limits_;
-  const bool listener = box_->channel_passes_descriptors();
   bool writable = false;
   for (const wall::PlanGrant& grant : plan_.grants) writable = writable || grant.writable;
   ours.put_u8(Tag::kSyscallProfile, plan_.syscall_profile)

@@ -63,8 +63,7 @@ void Supervisor::guest_event(Stream& stream, const proto::Frame& frame) {
   if (stream.command != nullptr) {
     const auto fields = proto::FieldReader::parse(frame.payload);
     if (!fields) return guest_cheated("a bad EVENT frame");
-    if (fields->has(Tag::kListener))
-      stream.command->refusals().set_listener(guest_.take_descriptor());
+    if (fields->has(Tag::kListener)) stream.command->set_listener(guest_.take_descriptor());
   }
   if (Client* client = client_of(stream.client))
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kEvent, 0, frame.payload);

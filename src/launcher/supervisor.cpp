@@ -130,9 +130,9 @@ void Supervisor::turn() {
   }
   std::vector<std::uint32_t> listening;
   for (auto& [number, stream] : streams_) {
-    if (stream.command == nullptr || stream.command->refusals().fd() < 0) continue;
+    if (stream.command == nullptr || stream.command->refusals_fd() < 0) continue;
     listening.push_back(number);
-    add(stream.command->refusals().fd(), POLLIN);
+    add(stream.command->refusals_fd(), POLLIN);
   }
   const std::uint64_t deadline = next_deadline(), now = sys::monotonic_us();
   int timeout_ms = -1;
@@ -158,7 +158,8 @@ void Supervisor::turn() {
   for (const std::uint32_t number : listening) {
     const short ready = entries[at++].revents;
     const auto found = streams_.find(number);
-    if (ready != 0 && found != streams_.end()) found->second.command->refusals().serve(ready);
+    if (ready == 0 || found == streams_.end()) continue;
+    if (found->second.command->take_refusal(ready)) kill_command(number, found->second);
   }
   if ((entries[3].revents & POLLIN) != 0) accept_client();
   check_commands();

@@ -277,7 +277,7 @@ Status read_secrets(const Node& node, const std::string& path, SpecValues&) {
   return {};
 }
 
-constexpr std::array<Key, 16> kKeys = {{
+constexpr std::array<Key, 17> kKeys = {{
     {"image",
      [](const Node& node, const std::string& path, SpecValues& values) -> Status {
        TRY_ASSIGN(values.image, read_word(node, path, "an image's name"));
@@ -303,6 +303,10 @@ constexpr std::array<Key, 16> kKeys = {{
     {"profile",
      [](const Node& node, const std::string& path, SpecValues& values) {
        return read_enum(node, path, kProfileNames, values.profile);
+     }},
+    {"on_refusal",
+     [](const Node& node, const std::string& path, SpecValues& values) {
+       return read_enum(node, path, kOnRefusalNames, values.on_refusal);
      }},
     {"workdir",
      [](const Node& node, const std::string& path, SpecValues& values) -> Status {

@@ -118,6 +118,13 @@ class Detached(support.CallerTest):
         self.assertTrue(support.harness.wait_until(gone, 5))
         self.kill(name)
 
+    def test_an_exec_that_makes_a_refused_call_ends_alone(self):
+        name = self.start("--timeout", "1m", "--on-refusal", "kill", "--", "sleep", "50")
+        done = self.caller.caisson("exec", "--json", name, "--", "unshare", "-U", "true")
+        self.assertEqual((done.returncode, done.json()["verdict"]["kind"]), (119, "policy_violation"), done)
+        self.assertEqual(self.caller.caisson("exec", name, "--", "echo", "alive").out, "alive\n")
+        self.kill(name)
+
     def test_ids(self):
         self.assert_refused(self.caller.caisson("kill", "../../etc"), "not a sandbox id")
         self.assert_refused(self.caller.caisson("kill"), "no sandbox given")
