@@ -27,10 +27,14 @@ void Supervisor::accept_client() {
   clients_.try_emplace(++last_client_, std::move(socket));
 }
 
+void Supervisor::forget_client(std::uint64_t id) {
+  clients_.erase(id);
+  main_output_.drop_client(id);
+}
+
 void Supervisor::drop_client(std::uint64_t id) {
   const bool first = clients_.at(id).first;
-  clients_.erase(id);
-  std::erase_if(followers_, [&](const Follower& follower) { return follower.client == id; });
+  forget_client(id);
   // A detached sandbox lives for its main command; whoever died before giving it one gives none.
   if (first && (plan_.detached == 0 || !main_opened_)) return end("its owner is gone");
   for (auto& [number, stream] : streams_) {
@@ -78,6 +82,18 @@ void Supervisor::read_client(std::uint64_t id) {
   if (client->peer.ended() || client->peer.broken()) drop_client(id);
 }
 
+void Supervisor::read_credit(std::uint64_t id) {
+  Peer& peer = clients_.at(id).peer;
+  peer.receive();
+  for (;;) {
+    const auto frame = peer.next();
+    if (frame && !frame->has_value()) break;
+    const bool reads = frame && main_output_.has(id, (*frame)->header.stream);
+    if (!frame || (reads && !main_output_.take(id, **frame))) return forget_client(id);
+  }
+  if (peer.ended() || peer.broken()) forget_client(id);
+}
+
 Status Supervisor::take_from_client(std::uint64_t id, const proto::Frame& frame) {
   Client& client = clients_.at(id);
   if (!client.greeted) {
@@ -88,6 +104,7 @@ Status Supervisor::take_from_client(std::uint64_t id, const proto::Frame& frame)
   }
   if (frame.header.stream == 0) return take_control(frame);
   if (frame.header.type == FrameType::kOpen) return open_stream(id, frame);
+  if (main_output_.has(id, frame.header.stream)) return main_output_.take(id, frame);
   const auto found = find(id, frame.header.stream);
   if (found == streams_.end()) return {};  // ended a moment ago
   return take_on_stream(found->first, found->second, frame);
@@ -152,8 +169,9 @@ Status Supervisor::take_on_stream(std::uint32_t id, Stream& stream, const proto:
 
 Status Supervisor::open_stream(std::uint64_t id, const proto::Frame& frame) {
   const std::uint32_t stream = frame.header.stream;
-  if (find(id, stream) != streams_.end()) return fail(Error::invalid("the stream is open already"));
-  if (streams_.size() >= proto::kMaxStreams) {
+  if (find(id, stream) != streams_.end() || main_output_.has(id, stream))
+    return fail(Error::invalid("the stream is open already"));
+  if (streams_.size() + main_output_.readers() >= proto::kMaxStreams) {
     refuse(id, stream, Error::exhausted("too many streams are open in this sandbox"));
     return {};
   }
@@ -161,7 +179,11 @@ Status Supervisor::open_stream(std::uint64_t id, const proto::Frame& frame) {
   const auto kind = static_cast<Kind>(frame.header.detail);
   if (kind == Kind::kExec) {
     const auto join = fields.number_or_none(Tag::kAttach);
-    if (join) return attach(id, stream, *join != 0);
+    if (join) {
+      main_output_.attach(id, stream,
+                          *join != 0 ? MainOutput::Until::kFollow : MainOutput::Until::kKept);
+      return {};
+    }
     if (auto opened = open_command(id, frame, fields); !opened) refuse(id, stream, opened.error());
     return {};
   }

@@ -19,38 +19,8 @@ constexpr std::uint64_t kSampleUs = 100'000;
 // Without control groups looking is all there is.
 constexpr std::uint64_t kWatchUs = 20'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-// Small writes to one channel are kept as one piece up to this size.
-constexpr std::size_t kMergeBelow = 16 * 1024;
-constexpr std::size_t kMaxPieces = 16 * 1024;
 
 }  // namespace
-
-void OutputTail::add(proto::Channel channel, std::string_view bytes) {
-  if (bytes.empty()) return;
-  if (!pieces_.empty() && pieces_.back().channel == channel &&
-      pieces_.back().bytes.size() < kMergeBelow) {
-    pieces_.back().bytes += bytes;
-  } else {
-    pieces_.push_back({channel, std::string(bytes)});
-  }
-  size_ += bytes.size();
-  // A program that writes single bytes to both channels in turn would make a piece of each.
-  while (pieces_.size() > kMaxPieces) {
-    size_ -= pieces_.front().bytes.size();
-    pieces_.pop_front();
-  }
-  while (size_ > kMaxBytes) {
-    const std::size_t excess = size_ - kMaxBytes;
-    Piece& oldest = pieces_.front();
-    if (oldest.bytes.size() <= excess) {
-      size_ -= oldest.bytes.size();
-      pieces_.pop_front();
-    } else {
-      oldest.bytes.erase(0, excess);
-      size_ -= excess;
-    }
-  }
-}
 
 Command::Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot)
     : plan_(plan), slot_(std::move(slot)), started_us_(sys::monotonic_us()) {

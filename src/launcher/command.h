@@ -9,7 +9,6 @@
 #include <caisson/result.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,22 +20,6 @@
 #include "wall/wall.h"
 
 namespace caisson::launcher {
-
-// What is kept of a detached command's output: the newest bytes of both channels, in order.
-class OutputTail {
- public:
-  static constexpr std::size_t kMaxBytes = 1u << 20;
-  void add(proto::Channel channel, std::string_view bytes);
-  struct Piece {
-    proto::Channel channel;
-    std::string bytes;
-  };
-  const std::deque<Piece>& pieces() const { return pieces_; }
-
- private:
-  std::deque<Piece> pieces_;
-  std::size_t size_ = 0;
-};
 
 class Command {
  public:

@@ -10,23 +10,6 @@ using proto::FrameType;
 using proto::Kind;
 using proto::Tag;
 
-Status Supervisor::attach(std::uint64_t id, std::uint32_t stream, bool follow) {
-  Client& client = clients_.at(id);
-  for (const OutputTail::Piece& piece : tail_.pieces()) {
-    for (std::size_t at = 0; at < piece.bytes.size(); at += proto::kMaxPayload)
-      client.peer.send(Peer::Lane::kData, stream, FrameType::kData,
-                       static_cast<std::uint8_t>(piece.channel),
-                       std::string_view(piece.bytes).substr(at, proto::kMaxPayload));
-  }
-  if (follow && !main_outcome_) {
-    followers_.push_back({id, stream});
-    return {};
-  }
-  const std::string payload = main_outcome_ ? encode_outcome(*main_outcome_) : std::string();
-  client.peer.send(Peer::Lane::kData, stream, FrameType::kClose, 0, payload);
-  return {};
-}
-
 Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
                                 const proto::FieldReader& fields) {
   // What only we may say does not come from a client.
@@ -77,14 +60,7 @@ void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> 
   const std::string payload = encode_outcome(outcome);
   if (Client* client = client_of(stream.client))
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
-  if (stream.main) {
-    for (const Follower& follower : followers_) {
-      if (Client* client = client_of(follower.client))
-        client->peer.send(Peer::Lane::kData, follower.stream, FrameType::kClose, 0, payload);
-    }
-    followers_.clear();
-    main_outcome_ = std::move(outcome);
-  }
+  if (stream.main) main_output_.close_with(payload);
 }
 void Supervisor::kill_command(std::uint32_t id, Stream& stream) {
   if (stream.command->slot().kill()) return;

@@ -80,13 +80,7 @@ void Supervisor::guest_data(std::uint32_t id, Stream& stream, const proto::Frame
     const bool was_ending = stream.command->ending();
     bytes = bytes.substr(0, stream.command->count_output(bytes.size()));
     if (!was_ending && stream.command->ending()) kill_command(id, stream);
-    if (stream.main) {
-      tail_.add(static_cast<Channel>(channel), bytes);
-      for (const Follower& follower : followers_) {
-        if (Client* client = client_of(follower.client))
-          client->peer.send(Peer::Lane::kData, follower.stream, FrameType::kData, channel, bytes);
-      }
-    }
+    if (stream.main) main_output_.add(static_cast<Channel>(channel), bytes);
   }
   Client* client = client_of(stream.client);
   const std::size_t passed = client == nullptr ? 0 : bytes.size();

@@ -21,6 +21,9 @@ constexpr std::size_t kMaxClients = 512;
 constexpr std::uint64_t kEndPatienceUs = 500'000;
 // The guest must greet within this long.
 constexpr std::uint64_t kGreetingUs = 10'000'000;
+// After the sandbox's end clients are waited for: so long where none reads, and so long in all.
+constexpr std::uint64_t kSilenceUs = 1'000'000;
+constexpr std::uint64_t kFarewellUs = 5'000'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
@@ -165,10 +168,41 @@ void Supervisor::turn() {
   check_commands();
 }
 
+void Supervisor::send_main_output() {
+  main_output_.send([&](std::uint64_t client) -> Peer& { return clients_.at(client).peer; });
+}
+
+void Supervisor::say_farewell() {
+  const std::uint64_t last_us = sys::monotonic_us() + kFarewellUs;
+  std::uint64_t until_us = sys::monotonic_us() + kSilenceUs;
+  for (;;) {
+    send_main_output();
+    std::vector<pollfd> entries;
+    std::vector<std::uint64_t> ids;
+    for (auto& [id, client] : clients_) {
+      client.peer.flush();
+      if (client.peer.broken()) continue;
+      if ((client.peer.events() & POLLOUT) == 0 && !main_output_.has_client(id)) continue;
+      ids.push_back(id);
+      entries.push_back({client.peer.fd(), client.peer.events(), 0});
+    }
+    const std::uint64_t now = sys::monotonic_us();
+    if (entries.empty() || now >= until_us || now >= last_us) return;
+    if (::poll(entries.data(), entries.size(), 100) <= 0) continue;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if ((entries[i].revents & POLLOUT) != 0) until_us = now + kSilenceUs;
+      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
+      until_us = now + kSilenceUs;
+      read_credit(ids[i]);
+    }
+  }
+}
+
 Status Supervisor::run() {
   greet();
   while (!ended_) {
     guest_.flush();
+    send_main_output();
     std::vector<std::uint64_t> lost;
     for (auto& [id, client] : clients_) {
       client.peer.flush();
@@ -190,17 +224,10 @@ Status Supervisor::run() {
     }
   }
   streams_.clear();
-  // Verdicts reach who still reads.
-  const std::uint64_t until = sys::monotonic_us() + 1'000'000;
-  for (auto& [id, client] : clients_) {
-    for (;;) {
-      client.peer.flush();
-      if (client.peer.broken() || (client.peer.events() & POLLOUT) == 0) break;
-      if (sys::monotonic_us() > until) break;
-      pollfd waiting{client.peer.fd(), POLLOUT, 0};
-      (void)::poll(&waiting, 1, 100);
-    }
-  }
+  proto::Fields ended;
+  ended.put_error(Error::unavailable("the sandbox has ended"));
+  main_output_.close_with(ended.bytes());
+  say_farewell();
   return {};
 }
 

@@ -18,6 +18,7 @@
 #include "base/proto.h"
 #include "base/verdict.h"
 #include "launcher/command.h"
+#include "launcher/main_output.h"
 #include "launcher/peer.h"
 #include "launcher/supervisor.h"
 
@@ -44,12 +45,6 @@ struct Stream {
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
 
-// Somebody who follows the main command's output.
-struct Follower {
-  std::uint64_t client = 0;
-  std::uint32_t stream = 0;
-};
-
 class Supervisor {
  public:
   explicit Supervisor(SupervisorInput input);
@@ -63,6 +58,9 @@ class Supervisor {
   void turn();
   void check_commands();
   void end(std::string why);
+  // After the end: what waits for clients, and the last output, reaches those that read.
+  void say_farewell();
+  void send_main_output();
 
   // guest_frames.cpp
   void read_guest();
@@ -74,11 +72,15 @@ class Supervisor {
 
   // client_frames.cpp
   void accept_client();
+  // Ends or orphans what the client has open; forget_client() does not.
   void drop_client(std::uint64_t id);
+  void forget_client(std::uint64_t id);
   // What becomes of a stream whose client is gone.
   void orphan(std::uint32_t id, Stream& stream);
   void refuse(std::uint64_t client, std::uint32_t stream, const Error& error);
   void read_client(std::uint64_t id);
+  // After the end: what readers of the main output grant. Drops the client where it is gone.
+  void read_credit(std::uint64_t id);
   // The three return an error where the client broke the protocol, which ends its connection.
   Status take_from_client(std::uint64_t id, const proto::Frame& frame);
   Status take_control(const proto::Frame& frame);
@@ -86,7 +88,6 @@ class Supervisor {
   Status open_stream(std::uint64_t id, const proto::Frame& frame);
 
   // command_life.cpp
-  Status attach(std::uint64_t id, std::uint32_t stream, bool follow);
   Status open_command(std::uint64_t id, const proto::Frame& frame,
                       const proto::FieldReader& fields);
   void finish_command(Stream& stream, std::optional<std::string_view> close);
@@ -123,11 +124,9 @@ class Supervisor {
   std::uint64_t accept_again_us_ = 0;
   bool ended_ = false;
   std::string end_reason_;
-  // Of a detached sandbox: what its first command wrote, and who follows it.
+  // Of a detached sandbox: its first command.
   bool main_opened_ = false;
-  OutputTail tail_;
-  std::optional<Outcome> main_outcome_;
-  std::vector<Follower> followers_;
+  MainOutput main_output_;
 };
 
 // What a HELLO frame of ours says, and the check of the other side's.
