@@ -3,21 +3,14 @@
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "lib"))
+import process_tree  # noqa: E402
+
 SECONDS = "0.731"  # An argument that tells our sleeping program from any other.
-
-
-def tree(pid):
-    found = [pid]
-    for parent in found:
-        try:
-            for task in os.listdir(f"/proc/{parent}/task"):
-                found += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
-        except OSError:
-            continue
-    return found
 
 
 def is_payload(pid):
@@ -30,7 +23,7 @@ def sample(pid):
     the program runs already."""
     resident = proportional = processes = 0
     started = False
-    for member in tree(pid):
+    for member, _, _ in process_tree.descendants(pid):
         try:
             if is_payload(member):
                 started = True

@@ -21,7 +21,7 @@ enum class Verdict : std::uint8_t {
   kProcessLimit = 4,     // the kernel refused it a process or thread
   kDiskLimit = 5,        // cause "bytes" or "inodes" of the writable layer
   kOutputLimit = 6,      // more stdout and stderr together than allowed; ended for it
-  kPolicyViolation = 7,  // cause "syscall": ended by a SIGSYS that the kernel raised
+  kPolicyViolation = 7,  // cause "syscall": ended for a refused call (on_refusal: kill)
   kCancelled = 8,        // by the caller
   kSandboxError = 9,     // ours, not the program's: cause names the part, detail says what
 };

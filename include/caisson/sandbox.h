@@ -85,6 +85,9 @@ struct RunOptions {
   // Called with output as it arrives; returning false cancels the command and drops what follows.
   // Where it is not set, output is kept in RunResult. Slow consumers slow the command down.
   std::function<bool(OutputChannel, std::string_view)> on_output;
+  // attach() alone: so many bytes are missing here, since they came faster than they were read and
+  // only the newest are kept.
+  std::function<void(std::uint64_t)> on_missed;
   // Called once, when the command has been started.
   std::function<void()> on_started;
   // Borrowed; may be null.
@@ -161,8 +164,9 @@ class Sandbox {
   // outcome of a command that could not be started comes back as a value, nullopt means it runs.
   Result<std::optional<Outcome>> start(const Command& command);
   enum class Follow : std::uint8_t { kNo, kYes };
-  // The kept output of the first command (the last 1 MiB a channel) and, with kYes, what follows
-  // until it ends. The outcome is empty while the command still runs.
+  // The kept output of the first command (the last 1 MiB) and, with kYes, what follows until it
+  // ends. The outcome is empty while the command still runs. A slow reader delays nobody: it misses
+  // what is kept no more when it reads on. A cancel, or on_output's false, ends the reading alone.
   Result<std::optional<Outcome>> attach(Follow follow, const RunOptions& options);
 
   // Copies a file or directory between host and sandbox. Links are copied as links and never

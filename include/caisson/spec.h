@@ -53,6 +53,10 @@ enum class Privileges { kNone, kSudo };
 // A named system-call profile. default: ordinary programs. browser: also nested user namespaces and
 // what a browser's own sandbox needs. debug: also ptrace of the command's own children.
 enum class SyscallProfile { kDefault, kBrowser, kDebug };
+// What a refused call of the reportable set (mount, ptrace, setns, foreign socket families, …)
+// means for the command that made it. continue: it gets EPERM and goes on; the result counts it.
+// kill: the first one ends the command, with the verdict policy_violation.
+enum class OnRefusal { kContinue, kKill };
 enum class LayerKind { kTmpfs, kQuota };
 enum class GrantMode { kReadOnly, kReadWrite, kCopy };
 enum class NetworkMode { kDeny };
@@ -95,6 +99,7 @@ struct SpecValues {
   std::string user;  // empty: the image's; NAME or UID, then :GROUP or :GID if wanted
   Privileges privileges = Privileges::kNone;
   SyscallProfile profile = SyscallProfile::kDefault;
+  OnRefusal on_refusal = OnRefusal::kContinue;
   std::string workdir;   // empty: the user's home
   std::string hostname;  // empty: "sandbox"
   std::vector<Grant> grants;

@@ -180,8 +180,10 @@ enum class Tag : std::uint16_t {
   // client to supervisor only, exec OPEN without kArg: join the sandbox's first command. u8: 0
   // sends
   // what is kept of its output and closes, 1 also what comes until it ends. The CLOSE of a command
-  // that has ended carries its verdict, that of one that still runs no kVerdict.
+  // that has ended carries its verdict, that of one that still runs no kVerdict. DATA needs credit,
+  // as everywhere; shutdown on the stream leaves it.
   kAttach = 167,
+  kMissed = 168,  // EVENT of an attached stream: u64 bytes that were kept no more when it came on
 };
 
 enum class FileOperation : std::uint8_t {

@@ -12,11 +12,6 @@
 #include "base/kernel_abi.h"
 
 namespace caisson::sys {
-namespace {
-
-constexpr std::size_t kMaxDescriptors = 128;
-
-}  // namespace
 
 Result<Fd> openat2(int directory_fd, const std::string& path, std::uint64_t flags,
                    std::uint64_t mode, std::uint64_t resolve) {
@@ -145,26 +140,59 @@ Status pidfd_kill(int pid_fd, int signal) {
   return {};
 }
 
-Status send_message(int socket_fd, std::string_view bytes, std::span<const int> descriptors) {
-  VERIFY(descriptors.size() <= kMaxDescriptors);
+ssize_t send_part(int socket_fd, std::string_view bytes, std::span<const int> descriptors,
+                  int flags) {
+  VERIFY(descriptors.size() <= kMaxPassedDescriptors);
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxPassedDescriptors)];
   if (!descriptors.empty()) {
     message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * descriptors.size());
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * descriptors.size());
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
   ssize_t sent;
   do {
-    sent = ::sendmsg(socket_fd, &message, MSG_NOSIGNAL);
+    sent = ::sendmsg(socket_fd, &message, flags | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
+  return sent;
+}
+
+ReceivedPart receive_part(int socket_fd, std::span<char> room, int flags) {
+  iovec part{room.data(), room.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxPassedDescriptors)];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ReceivedPart received;
+  do {
+    received.count = ::recvmsg(socket_fd, &message, flags | MSG_CMSG_CLOEXEC);
+  } while (received.count < 0 && errno == EINTR);
+  if (received.count < 0) return received;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      received.descriptors.emplace_back(fd);
+    }
+  }
+  received.cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  return received;
+}
+
+Status send_message(int socket_fd, std::string_view bytes, std::span<const int> descriptors) {
+  const ssize_t sent = send_part(socket_fd, bytes, descriptors);
   if (sent < 0) return fail_errno("sendmsg");
   if (static_cast<std::size_t>(sent) != bytes.size())
     return fail(Error::internal("sendmsg: only a part was taken"));
@@ -182,31 +210,11 @@ Result<Message> recv_message(int socket_fd, std::size_t limit) {
   // Of a stream, and at the end, it is not told.
   if (size == 0) size = static_cast<ssize_t>(limit);
   result.bytes.resize(std::min(limit, static_cast<std::size_t>(size)));
-  iovec part{result.bytes.data(), result.bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t got;
-  do {
-    got = ::recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return fail_errno("recvmsg");
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      result.descriptors.emplace_back(fd);
-    }
-  }
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return fail(Error::invalid("recvmsg: the message is longer than allowed"));
-  result.bytes.resize(static_cast<std::size_t>(got));
+  ReceivedPart received = receive_part(socket_fd, result.bytes);
+  if (received.count < 0) return fail_errno("recvmsg");
+  if (received.cut) return fail(Error::invalid("recvmsg: the message is longer than allowed"));
+  result.bytes.resize(static_cast<std::size_t>(received.count));
+  result.descriptors = std::move(received.descriptors);
   return result;
 }
 

@@ -49,8 +49,23 @@ Status mount_idmap(int mount_fd, int userns_fd);
 Result<Fd> pidfd_open(pid_t pid);
 Status pidfd_kill(int pid_fd, int signal);
 
-// Sends and receives one message with descriptors (at most 128). recv_message returns the bytes; an
-// empty string is the end of the connection. A truncated message or control part is an error.
+// At most so many descriptors travel with one message of ours.
+inline constexpr std::size_t kMaxPassedDescriptors = 128;
+// sendmsg(2) with descriptors, tried again where a signal came between: how many bytes were taken
+// (the descriptors go with the first), or -1 and errno. MSG_NOSIGNAL is always set.
+ssize_t send_part(int socket_fd, std::string_view bytes, std::span<const int> descriptors,
+                  int flags = 0);
+// recvmsg(2) with descriptors, the same way. Whatever came along is in `descriptors`, also where
+// not all of it had room.
+struct ReceivedPart {
+  ssize_t count = -1;  // bytes; 0 is the end; -1 with errno
+  std::vector<Fd> descriptors;
+  bool cut = false;  // the message (on SOCK_SEQPACKET) or its descriptors were more than had room
+};
+ReceivedPart receive_part(int socket_fd, std::span<char> room, int flags = 0);
+
+// Sends and receives one whole message with descriptors. recv_message returns the bytes; an empty
+// string is the end of the connection. A message or descriptors without room are an error.
 Status send_message(int socket_fd, std::string_view bytes, std::span<const int> descriptors);
 struct Message {
   std::string bytes;

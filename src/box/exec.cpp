@@ -160,6 +160,8 @@ Status Pump::take(const proto::Frame& frame) {
         started_ = true;
         if (options_.on_started) options_.on_started();
       }
+      if (const auto missed = fields.number_or_none(Tag::kMissed); missed && options_.on_missed)
+        options_.on_missed(*missed);
       return {};
     }
     case FrameType::kClose:

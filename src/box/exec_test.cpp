@@ -301,6 +301,9 @@ TEST(AttachExec, ShowsWhatIsKeptAndWhetherItEnded) {
     for (const bool ended : {false, true}) {
       const proto::Frame open = peer.next(FrameType::kOpen);
       const auto follow = *proto::FieldReader::parse(open.payload)->number(Tag::kAttach);
+      if (follow == 1)
+        peer.send(open.header.stream, FrameType::kEvent, 0,
+                  proto::Fields().put_u64(Tag::kMissed, 12).bytes());
       peer.out(open.header.stream, follow == 1 ? "followed" : "kept");
       if (ended) {
         peer.close(open.header.stream, FakeSupervisor::exited(5));
@@ -316,6 +319,9 @@ TEST(AttachExec, ShowsWhatIsKeptAndWhetherItEnded) {
     seen += bytes;
     return true;
   };
+  options.on_missed = [&](std::uint64_t bytes) {
+    seen += "[" + std::to_string(bytes) + " missed]";
+  };
   const auto kept = attach_exec(connection, false, options);
   ASSERT_TRUE(kept.has_value());
   EXPECT_FALSE(kept->has_value());
@@ -323,7 +329,7 @@ TEST(AttachExec, ShowsWhatIsKeptAndWhetherItEnded) {
   ASSERT_TRUE(followed.has_value());
   ASSERT_TRUE(followed->has_value());
   EXPECT_EQ((*followed)->exit_code, 5u);
-  EXPECT_EQ(seen, "keptfollowed");
+  EXPECT_EQ(seen, "kept[12 missed]followed");
 }
 
 }  // namespace

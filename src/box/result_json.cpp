@@ -199,7 +199,7 @@ std::string verdict_sentence(const Outcome& outcome) {
     case Verdict::kOutputLimit:
       return "ended: it wrote more output than it may (--output)";
     case Verdict::kPolicyViolation:
-      return "ended: it made a system call that is not allowed";
+      return "ended: it made a system call that is refused (--on-refusal kill)";
     case Verdict::kCancelled:
       return "cancelled";
     case Verdict::kSandboxError:

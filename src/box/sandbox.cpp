@@ -113,6 +113,7 @@ wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) 
   plan.user_gid = account.gid;
   plan.privileges = static_cast<std::uint8_t>(spec.privileges);
   plan.syscall_profile = static_cast<std::uint8_t>(spec.profile);
+  plan.on_refusal = static_cast<std::uint8_t>(spec.on_refusal);
   plan.layer = static_cast<std::uint8_t>(spec.layer);
   plan.require_hard_limits = spec.require_hard_limits ? 1 : 0;
   const policy::Limits& limits = spec.limits;

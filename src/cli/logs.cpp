@@ -28,7 +28,7 @@ constinit const CommandTable kLogsTable = {
     .summary = "Show the output of a sandbox that was left running",
     .text =
         "The last 1 MiB of output is kept while the sandbox lives, which is until its program "
-        "ends.",
+        "ends. Who follows and reads too slowly is told how much they missed.",
     .groups = kGroups,
     .examples = kExamples,
     .complete = Complete::kSandbox};
@@ -46,6 +46,11 @@ int run_logs(const Parsed& parsed) {
   RunOptions options;
   options.on_output = [&](OutputChannel channel, std::string_view bytes) {
     return (channel == OutputChannel::kStdout ? out : err).write(bytes);
+  };
+  options.on_missed = [](std::uint64_t bytes) {
+    say(std::to_string(bytes) +
+        " bytes of output are left out here: they came faster than they "
+        "were read, and the last 1 MiB is kept");
   };
   const bool follow = parsed.has("--follow");
   const auto outcome =

@@ -16,7 +16,7 @@
 
 namespace caisson::cli {
 
-constinit const std::array<Option, 16> kAccessOptions = {{
+constinit const std::array<Option, 17> kAccessOptions = {{
     {.name = "--spec",
      .letter = 'f',
      .value = "FILE",
@@ -71,6 +71,13 @@ constinit const std::array<Option, 16> kAccessOptions = {{
              "work).",
      .complete = Complete::kWords,
      .words = "default browser debug"},
+    {.name = "--on-refusal",
+     .value = "continue|kill",
+     .help = "What a refused system call that escapes are made of (mount, ptrace, setns, …) does: "
+             "continue (it fails and is counted; the default) or kill (the first ends the program, "
+             "with status 119).",
+     .complete = Complete::kWords,
+     .words = "continue kill"},
     {.name = "--net",
      .value = "deny",
      .help = "Network: deny, which is the default.",
@@ -187,6 +194,8 @@ Status take_option(Gathered& gathered, std::string_view name, const std::string&
     TRY_ASSIGN(patch.privileges, policy::parse_privileges(value));
   } else if (name == "--profile") {
     TRY_ASSIGN(patch.profile, policy::parse_profile(value));
+  } else if (name == "--on-refusal") {
+    TRY_ASSIGN(patch.on_refusal, policy::parse_on_refusal(value));
   } else if (name == "--net") {
     TRY_ASSIGN(patch.network, policy::parse_network(value));
   } else if (name == "--wall") {

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "base/sys.h"
+
 namespace caisson::guest {
 namespace {
 
@@ -44,28 +46,11 @@ Result<bool> Channel::receive() {
   char bytes[kReceiveChunk];
   ssize_t count = 0;
   if (passes_descriptors_) {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxWaitingDescriptors)];
-    iovec vector{bytes, sizeof(bytes)};
-    msghdr message{};
-    message.msg_iov = &vector;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    count = ::recvmsg(in_.get(), &message, MSG_CMSG_CLOEXEC);
-    if (count >= 0) {
-      for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-           part = CMSG_NXTHDR(&message, part)) {
-        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-        const std::size_t fds = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (std::size_t i = 0; i < fds; ++i) {
-          int fd = -1;
-          std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-          descriptors_.emplace_back(fd);
-        }
-      }
-      if ((message.msg_flags & MSG_CTRUNC) != 0 || descriptors_.size() > kMaxWaitingDescriptors)
-        return fail(Error::invalid("channel: more than 64 descriptors that no frame has taken"));
-    }
+    sys::ReceivedPart part = sys::receive_part(in_.get(), bytes);
+    count = part.count;
+    for (Fd& fd : part.descriptors) descriptors_.push_back(std::move(fd));
+    if (part.cut || descriptors_.size() > kMaxWaitingDescriptors)
+      return fail(Error::invalid("channel: more than 64 descriptors that no frame has taken"));
   } else {
     count = ::read(in_.get(), bytes, sizeof(bytes));
   }
@@ -110,21 +95,8 @@ void Channel::stage_control() {
 Result<std::size_t> Channel::write_some(std::string_view bytes, int descriptor) {
   ssize_t count = 0;
   if (passes_descriptors_) {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    iovec vector{const_cast<char*>(bytes.data()), bytes.size()};
-    msghdr message{};
-    message.msg_iov = &vector;
-    message.msg_iovlen = 1;
-    if (descriptor >= 0) {
-      message.msg_control = control;
-      message.msg_controllen = sizeof(control);
-      cmsghdr* part = CMSG_FIRSTHDR(&message);
-      part->cmsg_level = SOL_SOCKET;
-      part->cmsg_type = SCM_RIGHTS;
-      part->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(part), &descriptor, sizeof(int));
-    }
-    count = ::sendmsg(out_fd(), &message, MSG_NOSIGNAL);
+    const std::span<const int> descriptors(&descriptor, descriptor >= 0 ? 1 : 0);
+    count = sys::send_part(out_fd(), bytes, descriptors);
   } else {
     count = ::write(out_fd(), bytes.data(), bytes.size());
   }

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/kernel_abi.h"
+#include "base/sys.h"
 #include "guest/sessions.h"
 
 namespace caisson::guest {
@@ -159,29 +159,15 @@ void ExecStream::service(const Poller& poller, Channel& channel) {
 void ExecStream::read_report(Channel& channel) {
   while (report_.valid()) {
     char bytes[2048];
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    iovec vector{bytes, sizeof(bytes)};
-    msghdr message{};
-    message.msg_iov = &vector;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    const ssize_t count = ::recvmsg(report_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    sys::ReceivedPart part = sys::receive_part(report_.get(), bytes, MSG_DONTWAIT);
+    if (part.count < 0 && errno == EAGAIN) return;
     Fd descriptor;
-    if (count > 0) {
-      const cmsghdr* part = CMSG_FIRSTHDR(&message);
-      if (part != nullptr && part->cmsg_type == SCM_RIGHTS) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(part), sizeof(int));
-        descriptor = Fd(fd);
-      }
-    }
-    if (count <= 0) {
+    if (!part.descriptors.empty()) descriptor = std::move(part.descriptors.front());
+    if (part.count <= 0) {
       report_.reset();
       if (!failure_) announce_start(channel);
     } else if (bytes[0] == static_cast<char>(ReportKind::kFailure)) {
-      failure_ = parse_failure(std::string_view(bytes, static_cast<std::size_t>(count)));
+      failure_ = parse_failure(std::string_view(bytes, static_cast<std::size_t>(part.count)));
       report_.reset();
     } else if (bytes[0] == static_cast<char>(ReportKind::kListener)) {
       listener_ = std::move(descriptor);

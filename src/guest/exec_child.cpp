@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/kernel_abi.h"
+#include "base/sys.h"
 #include "guest/confine.h"
 #include "guest/users.h"
 
@@ -42,20 +43,8 @@ constexpr std::size_t kMaxFailureMessage = 1024;
 }
 
 Status report_descriptor(int report_fd, ReportKind kind, int fd) {
-  char byte = static_cast<char>(kind);
-  iovec vector{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* part = CMSG_FIRSTHDR(&message);
-  part->cmsg_level = SOL_SOCKET;
-  part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(part), &fd, sizeof(int));
-  if (::sendmsg(report_fd, &message, MSG_NOSIGNAL) < 0)
+  const char byte = static_cast<char>(kind);
+  if (sys::send_part(report_fd, {&byte, 1}, {{fd}}) < 0)
     return fail_errno("handing a descriptor to the guest");
   return {};
 }

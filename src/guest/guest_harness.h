@@ -28,6 +28,7 @@
 
 #include "base/fd.h"
 #include "base/proto.h"
+#include "base/sys.h"
 
 namespace caisson::guest::testing {
 
@@ -37,6 +38,18 @@ using proto::Kind;
 using proto::Tag;
 
 inline constexpr auto kDeadline = std::chrono::seconds(20);
+
+// In a forked child: goes on as the guest. Its arguments begin with its name.
+[[noreturn]] inline void become_guest(std::vector<std::string> arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  // The guest cannot be traced, which the leak check of the sanitizer build would need.
+  char leaks[] = "ASAN_OPTIONS=detect_leaks=0";
+  char* environment[] = {leaks, nullptr};
+  ::execve(CAISSON_GUEST, pointers.data(), environment);
+  ::_exit(99);
+}
 
 // A user namespace with the caller as its only id, or none as root.
 inline Fd own_user_namespace() {
@@ -145,14 +158,7 @@ class GuestProcess {
     if (pid_ == 0) {
       for (const Fd* fd : std::initializer_list<const Fd*>{&guest_in, &guest_out, &space})
         if (fd->valid()) ::fcntl(fd->get(), F_SETFD, 0);
-      std::vector<char*> pointers;
-      for (std::string& argument : arguments) pointers.push_back(argument.data());
-      pointers.push_back(nullptr);
-      // The guest cannot be traced, which the leak check of the sanitizer build would need.
-      char leaks[] = "ASAN_OPTIONS=detect_leaks=0";
-      char* environment[] = {leaks, nullptr};
-      ::execve(CAISSON_GUEST, pointers.data(), environment);
-      ::_exit(99);
+      become_guest(std::move(arguments));
     }
     if (hello) send(proto::encode_frame(0, FrameType::kHello, 0, hello_fields(1, 1)));
   }
@@ -173,7 +179,7 @@ class GuestProcess {
     while (sent < bytes.size()) {
       ssize_t count = 0;
       if (sent == 0 && !descriptors.empty()) {
-        count = send_with(bytes, descriptors);
+        count = sys::send_part(write_fd(), bytes, descriptors);
       } else {
         count = ::write(write_fd(), bytes.data() + sent, bytes.size() - sent);
       }
@@ -259,22 +265,6 @@ class GuestProcess {
  private:
   int write_fd() const { return out_.valid() ? out_.get() : in_.get(); }
 
-  ssize_t send_with(const std::string& bytes, const std::vector<int>& descriptors) {
-    iovec vector{const_cast<char*>(bytes.data()), bytes.size()};
-    std::vector<char> control(CMSG_SPACE(sizeof(int) * descriptors.size()));
-    msghdr message{};
-    message.msg_iov = &vector;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* part = CMSG_FIRSTHDR(&message);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int) * descriptors.size());
-    std::memcpy(CMSG_DATA(part), descriptors.data(), sizeof(int) * descriptors.size());
-    return ::sendmsg(write_fd(), &message, 0);
-  }
-
   bool read_frame(std::chrono::steady_clock::time_point end) {
     for (;;) {
       Result<std::optional<proto::Frame>> frame = decoder_.next();
@@ -290,26 +280,17 @@ class GuestProcess {
       if (end_seen_ || left.count() <= 0 || ::poll(&entry, 1, static_cast<int>(left.count())) <= 0)
         return false;
       char bytes[65536];
-      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 8)];
-      iovec vector{bytes, sizeof(bytes)};
-      msghdr message{};
-      message.msg_iov = &vector;
-      message.msg_iovlen = 1;
-      message.msg_control = control;
-      message.msg_controllen = sizeof(control);
-      const ssize_t count = out_.valid() ? ::read(in_.get(), bytes, sizeof(bytes))
-                                         : ::recvmsg(in_.get(), &message, MSG_CMSG_CLOEXEC);
-      if (count <= 0) {
+      sys::ReceivedPart part;
+      if (out_.valid())
+        part.count = ::read(in_.get(), bytes, sizeof(bytes));
+      else
+        part = sys::receive_part(in_.get(), bytes);
+      if (part.count <= 0) {
         end_seen_ = true;
         return true;
       }
-      const cmsghdr* part = out_.valid() ? nullptr : CMSG_FIRSTHDR(&message);
-      if (part != nullptr) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(part), sizeof(int));
-        descriptors_.emplace_back(fd);
-      }
-      decoder_.feed(std::string_view(bytes, static_cast<std::size_t>(count)));
+      for (Fd& fd : part.descriptors) descriptors_.push_back(std::move(fd));
+      decoder_.feed(std::string_view(bytes, static_cast<std::size_t>(part.count)));
     }
   }
 

@@ -176,13 +176,7 @@ std::pair<int, std::string> start(std::vector<std::string> arguments) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::dup2(ends[1], 2);
-    std::vector<char*> pointers;
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    char leaks[] = "ASAN_OPTIONS=detect_leaks=0";
-    char* environment[] = {leaks, nullptr};
-    ::execve(CAISSON_GUEST, pointers.data(), environment);
-    ::_exit(99);
+    become_guest(std::move(arguments));
   }
   ::close(ends[1]);
   std::string text;

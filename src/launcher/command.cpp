@@ -1,5 +1,8 @@
 #include "launcher/command.h"
 
+#include <caisson/spec.h>
+#include <poll.h>
+
 #include <algorithm>
 #include <csignal>
 #include <limits>
@@ -16,38 +19,8 @@ constexpr std::uint64_t kSampleUs = 100'000;
 // Without control groups looking is all there is.
 constexpr std::uint64_t kWatchUs = 20'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-// Small writes to one channel are kept as one piece up to this size.
-constexpr std::size_t kMergeBelow = 16 * 1024;
-constexpr std::size_t kMaxPieces = 16 * 1024;
 
 }  // namespace
-
-void OutputTail::add(proto::Channel channel, std::string_view bytes) {
-  if (bytes.empty()) return;
-  if (!pieces_.empty() && pieces_.back().channel == channel &&
-      pieces_.back().bytes.size() < kMergeBelow) {
-    pieces_.back().bytes += bytes;
-  } else {
-    pieces_.push_back({channel, std::string(bytes)});
-  }
-  size_ += bytes.size();
-  // A program that writes single bytes to both channels in turn would make a piece of each.
-  while (pieces_.size() > kMaxPieces) {
-    size_ -= pieces_.front().bytes.size();
-    pieces_.pop_front();
-  }
-  while (size_ > kMaxBytes) {
-    const std::size_t excess = size_ - kMaxBytes;
-    Piece& oldest = pieces_.front();
-    if (oldest.bytes.size() <= excess) {
-      size_ -= oldest.bytes.size();
-      pieces_.pop_front();
-    } else {
-      oldest.bytes.erase(0, excess);
-      size_ -= excess;
-    }
-  }
-}
 
 Command::Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot)
     : plan_(plan), slot_(std::move(slot)), started_us_(sys::monotonic_us()) {
@@ -74,6 +47,22 @@ void Command::end_for(Verdict verdict, std::string cause, std::string detail) {
   if (ended_for_) return;
   ended_for_ = Ending{verdict, std::move(cause), std::move(detail)};
   ending_since_us_ = sys::monotonic_us();
+}
+
+bool Command::ends_on_refusal() const {
+  return plan_.on_refusal == static_cast<std::uint8_t>(policy::OnRefusal::kKill);
+}
+
+bool Command::take_refusal(short ready) {
+  if (!ends_on_refusal()) {
+    (void)refusals_.take(ready, Refusals::Answer::kRefuse);
+    return false;
+  }
+  const auto call = refusals_.take(ready, Refusals::Answer::kHold);
+  if (!call || ending()) return false;
+  end_for(Verdict::kPolicyViolation, "syscall",
+          "called " + *call + ", which is refused (on_refusal: kill)");
+  return true;
 }
 
 bool Command::check(std::uint64_t now_us) {
@@ -105,6 +94,10 @@ bool Command::check(std::uint64_t now_us) {
 
 Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldLimits& held) {
   sample();
+  // A refused call that waits now was made before the end that the guest tells of.
+  if (pollfd waiting{refusals_.fd(), POLLIN, 0};
+      ends_on_refusal() && waiting.fd >= 0 && ::poll(&waiting, 1, 0) == 1)
+    (void)take_refusal(waiting.revents);
   Outcome outcome;
   outcome.held = held;
   outcome.usage.elapsed_us = sys::monotonic_us() - started_us_;

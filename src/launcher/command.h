@@ -9,7 +9,6 @@
 #include <caisson/result.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,28 +21,17 @@
 
 namespace caisson::launcher {
 
-// What is kept of a detached command's output: the newest bytes of both channels, in order.
-class OutputTail {
- public:
-  static constexpr std::size_t kMaxBytes = 1u << 20;
-  void add(proto::Channel channel, std::string_view bytes);
-  struct Piece {
-    proto::Channel channel;
-    std::string bytes;
-  };
-  const std::deque<Piece>& pieces() const { return pieces_; }
-
- private:
-  std::deque<Piece> pieces_;
-  std::size_t size_ = 0;
-};
-
 class Command {
  public:
   Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot);
 
   wall::ExecSlot& slot() { return *slot_; }
-  Refusals& refusals() { return refusals_; }
+  // To be polled for POLLIN while it is not -1: a refused call of the command waits.
+  int refusals_fd() const { return refusals_.fd(); }
+  void set_listener(Fd listener) { refusals_.set_listener(std::move(listener)); }
+  // Answers a refused call that waits; `ready` is what poll said. True when the command must be
+  // ended for it now (on_refusal: kill): the call is not answered then.
+  bool take_refusal(short ready);
 
   // Counts output; returns how many of these bytes may be passed on. Ends the command's time when
   // the limit is met.
@@ -63,6 +51,7 @@ class Command {
 
  private:
   void sample();
+  bool ends_on_refusal() const;
 
   const wall::Plan& plan_;
   std::unique_ptr<wall::ExecSlot> slot_;

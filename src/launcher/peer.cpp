@@ -3,15 +3,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
-#include <cstring>
+#include <cerrno>
+
+#include "base/sys.h"
 
 namespace caisson::launcher {
 namespace {
 
 constexpr std::size_t kReadSize = 128 * 1024;
-constexpr std::size_t kMaxDescriptors = 16;
 constexpr std::size_t kMaxWaiting = 64;
 
 }  // namespace
@@ -28,35 +28,20 @@ short Peer::events() const {
 
 void Peer::receive() {
   static thread_local std::string buffer(kReadSize, '\0');
-  iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (got < 0) {
-    if (errno != EAGAIN && errno != EINTR) broken_ = true;
+  sys::ReceivedPart part = sys::receive_part(socket_.get(), buffer, MSG_DONTWAIT);
+  if (part.count < 0) {
+    if (errno != EAGAIN) broken_ = true;
     return;
   }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      Fd received(fd);
-      // More than anybody has a use for is closed at once.
-      if (received_.size() < kMaxWaiting) received_.push_back(std::move(received));
-    }
+  for (Fd& fd : part.descriptors) {
+    // More than anybody has a use for is closed at once.
+    if (received_.size() < kMaxWaiting) received_.push_back(std::move(fd));
   }
-  if (got == 0) {
+  if (part.count == 0) {
     ended_ = true;
     return;
   }
-  decoder_.feed(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  decoder_.feed(std::string_view(buffer.data(), static_cast<std::size_t>(part.count)));
 }
 
 Result<std::optional<proto::Frame>> Peer::next() {
@@ -93,28 +78,12 @@ void Peer::send_with(std::uint32_t stream, std::uint8_t detail, std::string_view
 
 bool Peer::write_item(Item& item) {
   while (written_ < item.bytes.size()) {
-    iovec part{item.bytes.data() + written_, item.bytes.size() - written_};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
-    if (written_ == 0 && !item.descriptors.empty()) {
-      const std::size_t count = item.descriptors.size();
-      VERIFY(count <= kMaxDescriptors);
-      message.msg_control = control;
-      message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int) * count);
-      for (std::size_t i = 0; i < count; ++i) {
-        const int fd = item.descriptors[i].get();
-        std::memcpy(CMSG_DATA(header) + i * sizeof(int), &fd, sizeof fd);
-      }
-    }
-    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::vector<int> descriptors;
+    if (written_ == 0)
+      for (const Fd& fd : item.descriptors) descriptors.push_back(fd.get());
+    const ssize_t sent = sys::send_part(
+        socket_.get(), std::string_view(item.bytes).substr(written_), descriptors, MSG_DONTWAIT);
     if (sent < 0) {
-      if (errno == EINTR) continue;
       if (errno != EAGAIN) broken_ = true;
       return false;
     }

@@ -20,6 +20,9 @@ struct CallName {
   const char* name;
 };
 
+// Newer than the C library's headers.
+constexpr int kOpenTreeAttr = 467;
+
 // Names of the reportable set for people; a number outside it is shown as such.
 constexpr CallName kNames[] = {
     {SYS_mount, "mount"},
@@ -53,6 +56,15 @@ constexpr CallName kNames[] = {
     {SYS_delete_module, "delete_module"},
     {SYS_reboot, "reboot"},
     {SYS_open_by_handle_at, "open_by_handle_at"},
+    {SYS_name_to_handle_at, "name_to_handle_at"},
+    {kOpenTreeAttr, "open_tree_attr"},
+    {SYS_pidfd_getfd, "pidfd_getfd"},
+    {SYS_kcmp, "kcmp"},
+    {SYS_fanotify_init, "fanotify_init"},
+    {SYS_fanotify_mark, "fanotify_mark"},
+    {SYS_memfd_secret, "memfd_secret"},
+    // Of its operations those alone that type into a terminal or change it are reported.
+    {SYS_ioctl, "ioctl of a terminal"},
 };
 
 std::string family_name(std::uint64_t family) {
@@ -76,45 +88,50 @@ std::string family_name(std::uint64_t family) {
   }
 }
 
-std::string name_of(const seccomp_data& call) {
-  if (call.nr == SYS_socket || call.nr == SYS_socketpair)
-    return "socket " + family_name(call.args[0] & 0xffffffffu);
-  for (const CallName& entry : kNames) {
-    if (entry.number == call.nr) return entry.name;
-  }
-  return "system call " + std::to_string(call.nr);
-}
-
 }  // namespace
 
-void Refusals::serve(short ready) {
+std::string refused_call_name(int number, std::uint64_t family) {
+  if (number == SYS_socket || number == SYS_socketpair)
+    return "socket " + family_name(family & 0xffffffffu);
+  for (const CallName& entry : kNames) {
+    if (entry.number == number) return entry.name;
+  }
+  return "system call " + std::to_string(number);
+}
+
+std::optional<std::string> Refusals::take(short ready, Answer answer) {
   if ((ready & POLLIN) == 0) {
     // No process with that filter lives any more. Receiving now would wait for ever: kernels before
     // 6.11 do not tell a receiver that nobody is left.
     if ((ready & (POLLHUP | POLLERR | POLLNVAL)) != 0) listener_.reset();
-    return;
+    return std::nullopt;
   }
   // The structures may be larger in the running kernel than in our headers.
   union {
     seccomp_notif value;
     char room[1024];
   } request;
-  union {
-    seccomp_notif_resp value;
-    char room[256];
-  } answer;
   std::memset(&request, 0, sizeof request);
   if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) {
     // ENOENT: the caller died meanwhile. Anything else is no listener: a hostile guest sent it.
     if (errno != ENOENT && errno != EINTR) listener_.reset();
-    return;
+    return std::nullopt;
   }
-  std::memset(&answer, 0, sizeof answer);
-  answer.value.id = request.value.id;
-  answer.value.error = -EPERM;
-  (void)::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer);
-  const std::string what = name_of(request.value.data);
-  const auto number = static_cast<std::uint32_t>(request.value.data.nr);
+  if (answer == Answer::kHold) {
+    held_ = true;
+  } else {
+    union {
+      seccomp_notif_resp value;
+      char room[256];
+    } refusal;
+    std::memset(&refusal, 0, sizeof refusal);
+    refusal.value.id = request.value.id;
+    refusal.value.error = -EPERM;
+    (void)::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &refusal);
+  }
+  const seccomp_data& call = request.value.data;
+  std::string what = refused_call_name(call.nr, call.args[0]);
+  const auto number = static_cast<std::uint32_t>(call.nr);
   const auto known = std::find_if(list_.begin(), list_.end(), [&](const Refusal& refusal) {
     return refusal.syscall == number && refusal.what == what;
   });
@@ -123,6 +140,7 @@ void Refusals::serve(short ready) {
   } else if (list_.size() < kMaxRefusals) {
     list_.push_back({number, 1, what});
   }
+  return what;
 }
 
 }  // namespace caisson::launcher

@@ -1,5 +1,6 @@
 #include "policy/document.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -56,6 +57,31 @@ Error wrong_at(const Node& node, std::string_view path, std::string_view allowed
   return wrong_at(node, path, describe_found(node), allowed);
 }
 
+// Hands each key of a mapping, with its value and the value's path, to `read`; a key that stands
+// there twice is an error.
+template <typename Read>
+Status for_each_key(const Node& node, const std::string& path, Read read) {
+  std::set<std::string_view> seen;
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const std::string& name = node.keys[i];
+    const Node& value = node.items[i];
+    const std::string below = key_below(path, name);
+    if (!seen.insert(name).second) {
+      return fail(wrong_at(value, below, "the key twice", "each key once"));
+    }
+    TRY(read(name, value, below));
+  }
+  return {};
+}
+
+Error unknown_key(const std::string& name, const Node& value, const std::string& path,
+                  std::span<const std::string_view> names) {
+  const std::string_view near = nearest(name, names.data(), names.size());
+  std::string allowed = alternatives(names.data(), names.size());
+  if (!near.empty()) allowed += "; perhaps " + std::string(near) + " is meant";
+  return wrong_at(value, path, "an unknown key", allowed);
+}
+
 // Fills one member of the values from the node at `path`.
 using ReadKey = Status (*)(const Node& node, const std::string& path, SpecValues& values);
 struct Key {
@@ -71,27 +97,13 @@ Status read_members(const Node& node, const std::string& path, std::span<const K
     return fail(wrong_at(node, path.empty() ? "spec" : path,
                          "a mapping with the keys " + alternatives(names.data(), names.size())));
   }
-  std::set<std::string_view> seen;
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    const std::string& name = node.keys[i];
-    const Node& value = node.items[i];
-    const std::string below = key_below(path, name);
-    if (!seen.insert(name).second) {
-      return fail(wrong_at(value, below, "the key twice", "each key once"));
-    }
-    const Key* match = nullptr;
-    for (const Key& key : keys) {
-      if (key.name == name) match = &key;
-    }
-    if (match == nullptr) {
-      const std::string_view near = nearest(name, names.data(), names.size());
-      std::string allowed = alternatives(names.data(), names.size());
-      if (!near.empty()) allowed += "; perhaps " + std::string(near) + " is meant";
-      return fail(wrong_at(value, below, "an unknown key", allowed));
-    }
-    TRY(match->read(value, below, values));
-  }
-  return {};
+  const auto read = [&](const std::string& name, const Node& value,
+                        const std::string& below) -> Status {
+    const auto match = std::ranges::find(keys, name, &Key::name);
+    if (match == keys.end()) return fail(unknown_key(name, value, below, names));
+    return match->read(value, below, values);
+  };
+  return for_each_key(node, path, read);
 }
 
 Result<std::string> read_text(const Node& node, const std::string& path) {
@@ -183,30 +195,18 @@ Result<FileItem> read_file_item(const Node& node, const std::string& path) {
   constexpr std::string_view kForms = "{from: …, to: …, mode: ro, rw or copy} or {out: …, to: …}";
   if (node.kind != Node::Kind::kMap) return fail(wrong_at(node, path, kForms));
   FileItem item;
-  std::set<std::string_view> seen;
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    const std::string& name = node.keys[i];
-    const Node& value = node.items[i];
-    const std::string below = key_below(path, name);
-    if (!seen.insert(name).second) {
-      return fail(wrong_at(value, below, "the key twice", "each key once"));
-    }
-    if (name == "mode") {
-      TRY(read_enum(value, below, kGrantModeNames, item.mode.emplace()));
-      continue;
-    }
+  const auto read = [&](const std::string& name, const Node& value,
+                        const std::string& below) -> Status {
+    if (name == "mode") return read_enum(value, below, kGrantModeNames, item.mode.emplace());
     std::optional<std::string>* target = name == "from"  ? &item.from
                                          : name == "out" ? &item.out
                                          : name == "to"  ? &item.to
                                                          : nullptr;
-    if (target == nullptr) {
-      const std::string_view near = nearest(name, kKeys.data(), kKeys.size());
-      std::string allowed = alternatives(kKeys.data(), kKeys.size());
-      if (!near.empty()) allowed += "; perhaps " + std::string(near) + " is meant";
-      return fail(wrong_at(value, below, "an unknown key", allowed));
-    }
+    if (target == nullptr) return fail(unknown_key(name, value, below, kKeys));
     TRY_ASSIGN(*target, read_word(value, below, "a path"));
-  }
+    return {};
+  };
+  TRY(for_each_key(node, path, read));
   if (item.from.has_value() == item.out.has_value()) {
     return fail(
         wrong_at(node, path, item.from ? "both from and out" : "neither from nor out", kForms));
@@ -277,7 +277,7 @@ Status read_secrets(const Node& node, const std::string& path, SpecValues&) {
   return {};
 }
 
-constexpr std::array<Key, 16> kKeys = {{
+constexpr std::array<Key, 17> kKeys = {{
     {"image",
      [](const Node& node, const std::string& path, SpecValues& values) -> Status {
        TRY_ASSIGN(values.image, read_word(node, path, "an image's name"));
@@ -303,6 +303,10 @@ constexpr std::array<Key, 16> kKeys = {{
     {"profile",
      [](const Node& node, const std::string& path, SpecValues& values) {
        return read_enum(node, path, kProfileNames, values.profile);
+     }},
+    {"on_refusal",
+     [](const Node& node, const std::string& path, SpecValues& values) {
+       return read_enum(node, path, kOnRefusalNames, values.on_refusal);
      }},
     {"workdir",
      [](const Node& node, const std::string& path, SpecValues& values) -> Status {

@@ -25,6 +25,7 @@ env: {LANG: C.UTF-8, DEBUG: 1, EMPTY: ""}
 user: user
 privileges: sudo
 profile: browser
+on_refusal: kill
 workdir: /home/user
 hostname: box
 layer: quota
@@ -51,6 +52,7 @@ SpecValues everything() {
   v.user = "user";
   v.privileges = Privileges::kSudo;
   v.profile = SyscallProfile::kBrowser;
+  v.on_refusal = OnRefusal::kKill;
   v.workdir = "/home/user";
   v.hostname = "box";
   v.layer = LayerKind::kQuota;
@@ -82,7 +84,7 @@ TEST(Document, ReadsEveryKeyFromJson) {
     "image": "base", "wall": "namespace", "emulation": "deny",
     "command": ["python3", "main.py", "-c", "x y", "10", "true"],
     "env": {"LANG": "C.UTF-8", "DEBUG": "1", "EMPTY": ""}, "user": "user",
-    "privileges": "sudo", "profile": "browser", "workdir": "/home/user", "hostname": "box",
+    "privileges": "sudo", "profile": "browser", "on_refusal": "kill", "workdir": "/home/user", "hostname": "box",
     "layer": "quota",
     "files": [{"from": "./src", "to": "/home/user/src", "mode": "rw"},
               {"from": "data.csv", "to": "/data.csv"},
@@ -171,6 +173,8 @@ TEST(Document, RefusesYamlWithKeyFoundAndAllowed) {
           {"emulation: yes", "line 1: emulation", "\"yes\"", "deny or allow"},
           {"privileges: root", "line 1: privileges", "\"root\"", "none or sudo"},
           {"profile: x", "line 1: profile", "\"x\"", "default, browser or debug"},
+          {"on_refusal: log", "line 1: on_refusal", "\"log\"", "continue or kill"},
+          {"on_refusal: [kill]", "line 1: on_refusal", "a list", "continue or kill"},
           {"layer: disk", "line 1: layer", "\"disk\"", "tmpfs or quota"},
           {"command: python3 x", "line 1: command", "\"python3 x\"", "a list such as"},
           {"command: {a: b}", "line 1: command", "a mapping", "a list such as"},
@@ -287,6 +291,7 @@ env:
 user: user
 privileges: sudo
 profile: browser
+on_refusal: kill
 workdir: /home/user
 hostname: box
 files:

@@ -169,6 +169,7 @@ SpecValues merge(SpecValues document, SpecPatch flags) {
   lay_over(values.require_hard_limits, flags.require_hard_limits);
   lay_over(values.privileges, flags.privileges);
   lay_over(values.profile, flags.profile);
+  lay_over(values.on_refusal, flags.on_refusal);
   lay_over(values.layer, flags.layer);
   lay_over(values.network, flags.network);
   if (!flags.command.empty()) values.command = std::move(flags.command);
@@ -282,6 +283,9 @@ Result<Privileges> parse_privileges(std::string_view text) {
 }
 Result<SyscallProfile> parse_profile(std::string_view text) {
   return parse_choice<SyscallProfile>("--profile", text, kProfileNames);
+}
+Result<OnRefusal> parse_on_refusal(std::string_view text) {
+  return parse_choice<OnRefusal>("--on-refusal", text, kOnRefusalNames);
 }
 Result<LayerKind> parse_layer(std::string_view text) {
   return parse_choice<LayerKind>("--layer", text, kLayerNames);

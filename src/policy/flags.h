@@ -23,6 +23,7 @@ struct SpecPatch {
   std::optional<bool> allow_emulation, require_hard_limits;
   std::optional<Privileges> privileges;
   std::optional<SyscallProfile> profile;
+  std::optional<OnRefusal> on_refusal;
   std::optional<LayerKind> layer;
   std::optional<NetworkMode> network;
   std::vector<std::string> command;        // replaces the document's where it is not empty
@@ -74,6 +75,7 @@ Result<WallKind> parse_wall(std::string_view text);
 Result<bool> parse_emulation(std::string_view text);
 Result<Privileges> parse_privileges(std::string_view text);
 Result<SyscallProfile> parse_profile(std::string_view text);
+Result<OnRefusal> parse_on_refusal(std::string_view text);
 Result<LayerKind> parse_layer(std::string_view text);
 Result<NetworkMode> parse_network(std::string_view text);
 

@@ -71,6 +71,8 @@ TEST(Flags, RefusesWithFlagFoundAndAllowed) {
       {refusal(parse_emulation("on")), "--emulation", "\"on\"", "deny or allow"},
       {refusal(parse_privileges("Sudo")), "--privileges", "\"Sudo\"", "perhaps sudo is meant"},
       {refusal(parse_profile("")), "--profile", "\"\"", "default, browser or debug"},
+      {refusal(parse_on_refusal("killed")), "--on-refusal", "\"killed\"",
+       "continue or kill; perhaps kill is meant"},
       {refusal(parse_layer("ram")), "--layer", "\"ram\"", "tmpfs or quota"},
       {refusal(parse_network("allow:example.com")), "--net", "\"allow:example.com\"",
        "deny (this version has no network gateway"},
@@ -98,6 +100,8 @@ TEST(Flags, ReadsEveryChoice) {
   EXPECT_FALSE(*parse_emulation("deny"));
   EXPECT_EQ(*parse_privileges("sudo"), Privileges::kSudo);
   EXPECT_EQ(*parse_profile("debug"), SyscallProfile::kDebug);
+  EXPECT_EQ(*parse_on_refusal("continue"), OnRefusal::kContinue);
+  EXPECT_EQ(*parse_on_refusal("kill"), OnRefusal::kKill);
   EXPECT_EQ(*parse_layer("quota"), LayerKind::kQuota);
   EXPECT_EQ(*parse_network("deny"), NetworkMode::kDeny);
   EXPECT_EQ(*parse_env("A=b=c"), (std::pair<std::string, std::string>("A", "b=c")));
@@ -230,6 +234,7 @@ TEST(Merge, FlagsWinOverTheDocument) {
   flags.require_hard_limits = false;
   flags.privileges = Privileges::kSudo;
   flags.profile = SyscallProfile::kDebug;
+  flags.on_refusal = OnRefusal::kKill;
   flags.layer = LayerKind::kQuota;
   flags.network = NetworkMode::kDeny;
   flags.command = {"c"};
@@ -249,6 +254,7 @@ TEST(Merge, FlagsWinOverTheDocument) {
   EXPECT_FALSE(merged.require_hard_limits);
   EXPECT_EQ(merged.privileges, Privileges::kSudo);
   EXPECT_EQ(merged.profile, SyscallProfile::kDebug);
+  EXPECT_EQ(merged.on_refusal, OnRefusal::kKill);
   EXPECT_EQ(merged.layer, LayerKind::kQuota);
   EXPECT_THAT(merged.command, ElementsAre("c"));
   EXPECT_EQ(merged.env, (std::map<std::string, std::string>{{"A", "1"}, {"B", "3"}, {"C", "4"}}));

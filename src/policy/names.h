@@ -16,6 +16,7 @@ inline constexpr std::array<std::string_view, 4> kWallNames = {"auto", "namespac
                                                                "microvm"};
 inline constexpr std::array<std::string_view, 2> kPrivilegesNames = {"none", "sudo"};
 inline constexpr std::array<std::string_view, 3> kProfileNames = {"default", "browser", "debug"};
+inline constexpr std::array<std::string_view, 2> kOnRefusalNames = {"continue", "kill"};
 inline constexpr std::array<std::string_view, 2> kLayerNames = {"tmpfs", "quota"};
 inline constexpr std::array<std::string_view, 3> kGrantModeNames = {"ro", "rw", "copy"};
 inline constexpr std::array<std::string_view, 1> kNetworkNames = {"deny"};
@@ -29,6 +30,9 @@ constexpr std::string_view to_string(Privileges v) {
 }
 constexpr std::string_view to_string(SyscallProfile v) {
   return kProfileNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(OnRefusal v) {
+  return kOnRefusalNames[static_cast<size_t>(v)];
 }
 constexpr std::string_view to_string(LayerKind v) {
   return kLayerNames[static_cast<size_t>(v)];

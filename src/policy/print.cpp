@@ -32,6 +32,7 @@ json::Value tree_of(const SpecValues& values) {
   if (!values.user.empty()) root.set("user", values.user);
   root.set("privileges", to_string(values.privileges));
   root.set("profile", to_string(values.profile));
+  root.set("on_refusal", to_string(values.on_refusal));
   if (!values.workdir.empty()) root.set("workdir", text_value(values.workdir));
   if (!values.hostname.empty()) root.set("hostname", values.hostname);
   json::Value files = json::Value::array();

@@ -31,6 +31,7 @@ class RandomSpec {
     if (chance(2)) v.user = pick({"user", "0", "1000:100", "yes", "no:1", "_x"});
     v.privileges = static_cast<Privileges>(below(kPrivilegesNames.size()));
     v.profile = static_cast<SyscallProfile>(below(kProfileNames.size()));
+    v.on_refusal = static_cast<OnRefusal>(below(kOnRefusalNames.size()));
     if (chance(2)) v.workdir = "/" + component();
     if (chance(2)) v.hostname = pick({"box", "1", "a.example.com", "true", "NULL"});
     v.layer = static_cast<LayerKind>(below(kLayerNames.size()));

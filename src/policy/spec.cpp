@@ -245,6 +245,7 @@ Result<SandboxSpec> SandboxSpec::validate(SpecValues draft) {
   TRY(check_enum("wall", draft.wall, kWallNames));
   TRY(check_enum("privileges", draft.privileges, kPrivilegesNames));
   TRY(check_enum("profile", draft.profile, kProfileNames));
+  TRY(check_enum("on_refusal", draft.on_refusal, kOnRefusalNames));
   TRY(check_enum("layer", draft.layer, kLayerNames));
   TRY(check_enum("network", draft.network, kNetworkNames));
   for (const Grant& grant : draft.grants) {

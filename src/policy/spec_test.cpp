@@ -50,6 +50,8 @@ TEST(Spec, RefusesWithKeyFoundAndAllowed) {
        "none or sudo"},
       {[](auto& v) { v.profile = static_cast<SyscallProfile>(3); }, "profile", "the number 3",
        "default, browser or debug"},
+      {[](auto& v) { v.on_refusal = static_cast<OnRefusal>(2); }, "on_refusal", "the number 2",
+       "continue or kill"},
       {[](auto& v) { v.layer = static_cast<LayerKind>(2); }, "layer", "the number 2",
        "tmpfs or quota"},
       {[](auto& v) { v.network = static_cast<NetworkMode>(1); }, "network", "the number 1", "deny"},

@@ -129,6 +129,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.user_gid, "user_gid");
   archive.number(plan.privileges, "privileges");
   archive.number(plan.syscall_profile, "syscall_profile");
+  archive.number(plan.on_refusal, "on_refusal");
   archive.number(plan.layer, "layer");
   archive.number(plan.require_hard_limits, "require_hard_limits");
   archive.number(plan.detached, "detached");
@@ -179,6 +180,7 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.user_gid, policy::kMaxId + 1, "user_gid");
   reader.below(plan.privileges, policy::kPrivilegesNames.size(), "privileges");
   reader.below(plan.syscall_profile, policy::kProfileNames.size(), "syscall_profile");
+  reader.below(plan.on_refusal, policy::kOnRefusalNames.size(), "on_refusal");
   reader.below(plan.layer, policy::kLayerNames.size(), "layer");
   reader.below(plan.require_hard_limits, 2, "require_hard_limits");
   reader.below(plan.detached, 2, "detached");

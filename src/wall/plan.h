@@ -41,6 +41,7 @@ struct Plan {
   std::uint32_t user_uid = 1000, user_gid = 1000;
   std::uint8_t privileges = 0;       // 0 none, 1 sudo
   std::uint8_t syscall_profile = 0;  // policy::SyscallProfile
+  std::uint8_t on_refusal = 0;       // policy::OnRefusal
   std::uint8_t layer = 0;            // policy::LayerKind
   std::uint8_t require_hard_limits = 0;
   std::uint8_t detached = 0;  // survives its first client

@@ -28,6 +28,7 @@ Plan full_plan() {
   plan.user_gid = 65535;
   plan.privileges = 1;
   plan.syscall_profile = 2;
+  plan.on_refusal = 1;
   plan.layer = 1;
   plan.require_hard_limits = 1;
   plan.detached = 1;
@@ -72,6 +73,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->user_gid, plan.user_gid);
   EXPECT_EQ(decoded->privileges, plan.privileges);
   EXPECT_EQ(decoded->syscall_profile, plan.syscall_profile);
+  EXPECT_EQ(decoded->on_refusal, plan.on_refusal);
   EXPECT_EQ(decoded->layer, plan.layer);
   EXPECT_EQ(decoded->require_hard_limits, plan.require_hard_limits);
   EXPECT_EQ(decoded->detached, plan.detached);
@@ -159,6 +161,7 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.user_gid = 65536; }, "plan: user_gid: found 65536"},
       {[](Plan& p) { p.privileges = 2; }, "plan: privileges: found 2"},
       {[](Plan& p) { p.syscall_profile = 3; }, "plan: syscall_profile: found 3"},
+      {[](Plan& p) { p.on_refusal = 2; }, "plan: on_refusal: found 2; allowed is 0 to 1"},
       {[](Plan& p) { p.layer = 2; }, "plan: layer: found 2"},
       {[](Plan& p) { p.require_hard_limits = 2; }, "plan: require_hard_limits: found 2"},
       {[](Plan& p) { p.detached = 255; }, "plan: detached: found 255"},

@@ -15,6 +15,19 @@ class Detached(support.CallerTest):
         done = self.caller.caisson("kill", name)
         self.assertEqual(done.returncode, 0, done)
 
+    def kill_and_wait_for(self, name, process):
+        """Kills the client of an exec that has printed its pid; the command inside must end for it."""
+        try:
+            pid = int(process.stdout.readline())
+            # Commands do not see each other in /proc, but a signal finds who is there.
+            lives = lambda: self.caller.caisson("exec", name, "--", "sh", "-c", f"kill -0 {pid}").returncode == 0
+            self.assertTrue(lives())
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        self.assertTrue(support.harness.wait_until(lambda: not lives(), 5))
+
     def test_life(self):
         name = self.start("--timeout", "1m", "--", "sh", "-c", "echo out; echo err >&2; sleep 50")
         self.assertIn(name, self.caller.caisson("ps").out)
@@ -39,6 +52,38 @@ class Detached(support.CallerTest):
         self.assertEqual((done.returncode, done.out), (6, "one\ntwo\n"), done)
         # The sandbox lives for its command.
         self.assertTrue(support.harness.wait_until(lambda: not self.caller.sandboxes_left(), 3))
+
+    def test_a_follower_that_does_not_read_delays_nobody_and_is_told_what_it_missed(self):
+        name = self.start("--timeout", "1m", "--output", "64MiB", "--", "python3", "-c",
+                          "import sys, os, time\nline = b'x' * 1023 + b'\\n'\n"
+                          "print('ready', flush=True)\nwhile not os.path.exists('/tmp/go'): time.sleep(0.02)\n"
+                          "for i in range(20 * 1024): sys.stdout.buffer.write(line)\n"
+                          "sys.stdout.buffer.flush()\nopen('/tmp/done', 'w').close()\ntime.sleep(1)\nprint('end')")
+        process = self.caller.popen("logs", "-f", name, stdout=-1, stderr=-1)
+        try:
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            self.assertEqual(self.caller.caisson("exec", name, "--", "touch", "/tmp/go").returncode, 0)
+            written = lambda: self.caller.caisson("exec", name, "--", "test", "-e", "/tmp/done").returncode == 0
+            self.assertTrue(support.harness.wait_until(written, 20), "nobody reads, and the program waits for that")
+            out, err = process.stdout.read(), process.stderr.read()
+            self.assertEqual(process.wait(20), 0, err)
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.stderr.close()
+        self.assertIn(b"bytes of output are left out here", err)
+        self.assertTrue(out.endswith(b"x\nend\n"), out[-100:])
+        missed = sum(int(line.split()[1]) for line in err.decode().splitlines())
+        self.assertEqual(len(out) + missed, 20 * 1024 * 1024 + len("end\n"))
+
+    def test_a_follower_whose_reader_has_gone_ends(self):
+        name = self.start("--timeout", "1m", "--", "sh", "-c", "while :; do echo line; sleep 0.05; done")
+        process = self.caller.popen("logs", "-f", name, stdout=-1)
+        process.stdout.readline()
+        process.stdout.close()
+        self.assertNotEqual(process.wait(10), 125)
+        self.assertIn(name, self.caller.caisson("ps", "-q").out)
+        self.kill(name)
 
     def test_a_command_that_cannot_start_leaves_nothing(self):
         done = self.run_in("-d", "--", "no-such-program")
@@ -110,12 +155,22 @@ class Detached(support.CallerTest):
     def test_killing_the_client_of_an_exec_ends_that_exec_alone(self):
         name = self.start("--timeout", "1m", "--", "sleep", "50")
         process = self.caller.popen("exec", name, "--", "sh", "-c", "echo $$; exec sleep 77", stdout=-1)
-        process.stdout.readline()
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        gone = lambda: "sleep 77" not in self.caller.caisson("exec", name, "--", "ps", "ax", "-o", "args").out
-        self.assertTrue(support.harness.wait_until(gone, 5))
+        self.kill_and_wait_for(name, process)
+        self.kill(name)
+
+    def test_an_exec_that_makes_a_refused_call_ends_alone(self):
+        name = self.start("--timeout", "1m", "--on-refusal", "kill", "--", "sleep", "50")
+        done = self.caller.caisson("exec", "--json", name, "--", "unshare", "-U", "true")
+        self.assertEqual((done.returncode, done.json()["verdict"]["kind"]), (119, "policy_violation"), done)
+        self.assertEqual(self.caller.caisson("exec", name, "--", "echo", "alive").out, "alive\n")
+        self.kill(name)
+
+    def test_a_client_that_is_killed_with_unread_output_ends_its_exec_alone(self):
+        name = self.start("--timeout", "1m", "--", "sleep", "50")
+        process = self.caller.popen("exec", name, "--", "sh", "-c", "echo $$; exec yes", stdout=-1)
+        # After this line nobody reads, and output is kept at every step of the way.
+        self.kill_and_wait_for(name, process)
+        self.assertEqual(self.caller.caisson("exec", name, "--", "echo", "alive").out, "alive\n")
         self.kill(name)
 
     def test_ids(self):

@@ -136,6 +136,7 @@ class Refusals(support.CallerTest):
             (["--image", "NOT AN IMAGE"], ["image"]),
             (["--image", "no-such-image"], ["no-such-image"]),
             (["--profile", "mine"], ["--profile", "browser"]),
+            (["--on-refusal", "log"], ["--on-refusal", "continue or kill"]),
             (["--ro", "/tmp:relative"], ["--ro", "relative"]),
             (["--ro", "/tmp:/proc/x"], ["--ro", "/proc/x"]),
             (["--out", "/home/user/x"], ["--out", "PATH:DEST"]),
@@ -187,7 +188,7 @@ limits: {memory: 128MiB, disk: 16MiB, timeout: 5s, cpus: 0.5}
 
     def test_printing_and_reading_gives_the_same(self):
         arguments = ["--memory", "100MiB", "--disk", "1MiB", "--env", "A=b c", "--ro", self.caller.home,
-                     "--timeout", "unlimited", "--cpus", "0.25", "--", "echo", "x: y", "#"]
+                     "--timeout", "unlimited", "--cpus", "0.25", "--on-refusal", "kill", "--", "echo", "x: y", "#"]
         first = self.run_in("--print-spec", *arguments)
         self.assertEqual(first.returncode, 0, first)
         path = self.caller.write("printed.yaml", first.stdout)

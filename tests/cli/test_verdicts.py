@@ -5,6 +5,10 @@ import time
 import support
 
 
+# Python that makes a refused call of the reportable set.
+MOUNT = "import ctypes; ctypes.CDLL(None).mount(b'a', b'/tmp', b'tmpfs', 0, None)\n"
+
+
 class Limits(support.CallerTest):
     def test_memory(self):
         result = self.verdict("--memory", "64MiB", "--disk", "32MiB", "--", "python3", "-c", "x=bytearray(10**9)")
@@ -141,6 +145,42 @@ class Ends(support.CallerTest):
         self.assert_ended(result, "exited", 0)
         counts = {entry["what"]: entry["count"] for entry in result["refusals"]}
         self.assertEqual(counts.get("mount"), 3, result)
+
+    def test_a_refused_call_ends_the_program_where_the_spec_says_so(self):
+        result = self.verdict("--on-refusal", "kill", "--", "python3", "-uc", "print('before')\n" + MOUNT + "print('after')")
+        self.assert_ended(result, "policy_violation", 119, cause="syscall")
+        self.assertIn("called mount", result["verdict"]["message"])
+        self.assertEqual(result["stdout"], "before\n")
+        self.assertEqual([(entry["what"], entry["count"]) for entry in result["refusals"]], [("mount", 1)])
+        self.assertEqual(result["limits_hit"], [])
+
+    def test_a_refused_call_of_a_thread_or_child_ends_the_whole_command(self):
+        thread = "import threading, time\nthreading.Thread(target=lambda: exec(MOUNT)).start()\ntime.sleep(60)"
+        child = ("import os, time\nif os.fork() == 0:\n  os.setsid()\n  exec(MOUNT)\n  os._exit(0)\n"
+                 "time.sleep(60)")
+        for name, script in (("thread", thread), ("child", child)):
+            with self.subTest(name):
+                start = time.monotonic()
+                result = self.verdict("--on-refusal", "kill", "--", "python3", "-c", f"MOUNT = {MOUNT!r}\n" + script)
+                self.assert_ended(result, "policy_violation", 119, cause="syscall")
+                self.assertLess(time.monotonic() - start, 10)
+
+    def test_a_program_that_ends_well_after_a_refused_call_of_its_child_is_in_violation(self):
+        script = ("import os, time\nread, write = os.pipe()\nif os.fork() == 0:\n  os.write(write, b'x')\n  "
+                  "exec(MOUNT)\n  os._exit(0)\nos.read(read, 1)\ntime.sleep(0.01)\nos._exit(0)")
+        for _ in range(5):
+            result = self.verdict("--on-refusal", "kill", "--", "python3", "-c", f"MOUNT = {MOUNT!r}\n" + script)
+            self.assert_ended(result, "policy_violation", 119, cause="syscall")
+
+    def test_calls_that_are_not_reported_end_nobody(self):
+        result = self.verdict("--on-refusal", "kill", "--", "python3", "-c", "import socket\ntry: socket.sethostname('x')\nexcept OSError as e: print(e.errno)")
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["stdout"], "1\n")
+
+    def test_the_first_refused_socket_is_named_in_a_normal_run(self):
+        done = self.run_in("--on-refusal", "kill", "--", "python3", "-c", "import socket; socket.socket(socket.AF_VSOCK)")
+        self.assertEqual((done.returncode, done.err.count("\n")), (119, 1), done)
+        self.assertIn("called socket AF_VSOCK, which is refused", done.err)
 
     def test_ctrl_c_and_term_cancel(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

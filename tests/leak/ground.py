@@ -22,6 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
+import process_tree  # noqa: E402
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
@@ -38,19 +39,7 @@ def _libc(name, *arguments):
 
 def descendants(pid=None):
     """[(pid, parent, depth)] below a process (default: ours), parents first."""
-    found = [(pid or os.getpid(), 0, 0)]
-    for parent, _, depth in found:
-        try:
-            tasks = os.listdir(f"/proc/{parent}/task")
-        except OSError:
-            continue
-        for task in tasks:
-            try:
-                with open(f"/proc/{parent}/task/{task}/children") as children:
-                    found += [(int(child), parent, depth + 1) for child in children.read().split()]
-            except OSError:
-                continue
-    return found[1:]
+    return process_tree.descendants(pid or os.getpid())[1:]
 
 
 def reap():

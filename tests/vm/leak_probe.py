@@ -19,6 +19,9 @@ import sys
 import time
 from pathlib import Path
 
+# Copied beside this file (test_leaks.py).
+from process_tree import descendants
+
 COMMAND = ["caisson", "run", "--", "sh", "-c", "echo x > $HOME/file; exit 0"]
 SETTLE = 15.0
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in a process's flags
@@ -76,17 +79,6 @@ def differences(before, after):
     return found
 
 
-def descendants(pid):
-    found = [pid]
-    for parent in found:
-        try:
-            for task in os.listdir(f"/proc/{parent}/task"):
-                found += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
-        except OSError:
-            continue
-    return found
-
-
 def settled(before):
     """What still differs once things have had time to end; empty when all is as before."""
     end = time.monotonic() + SETTLE
@@ -124,7 +116,7 @@ def main():
         process = subprocess.Popen(COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
         time.sleep(chance.uniform(0, 1.5 * median))
-        victim = chance.choice(descendants(process.pid))
+        victim = chance.choice(descendants(process.pid))[0]
         name = name_of(victim)
         hit[name] = hit.get(name, 0) + 1
         try:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from case import ALL, DELEGATED, MachineTest, each_caller, main
 
+HERE = Path(__file__).resolve().parent
 RUNS = int(os.environ.get("CAISSON_VM_RUNS", "12"))
 SEED = int(os.environ.get("CAISSON_VM_SEED", random.randrange(1 << 30)))
 
 
 class Leaks(MachineTest):
-    keywords = {"files": {"leak_probe.py": str(Path(__file__).with_name("leak_probe.py"))}}
+    keywords = {"files": {"leak_probe.py": str(HERE / "leak_probe.py"),
+                          "process_tree.py": str(HERE.parent / "lib" / "process_tree.py")}}
 
     @each_caller(*DELEGATED, short=("root", "user"))
     def test_kills(self, caller):

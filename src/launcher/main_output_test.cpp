@@ -1,4 +1,4 @@
-#include "launcher/command.h"
+#include "launcher/main_output.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,11 @@ using proto::Channel;
 
 std::string kept(const OutputTail& tail, Channel channel) {
   std::string bytes;
-  for (const OutputTail::Piece& piece : tail.pieces())
-    if (piece.channel == channel) bytes += piece.bytes;
+  for (std::uint64_t place = tail.begin(); place < tail.end();) {
+    const OutputTail::Run run = tail.at(place);
+    if (run.channel == channel) bytes += run.bytes;
+    place += run.bytes.size();
+  }
   return bytes;
 }
 
@@ -22,7 +25,7 @@ TEST(OutputTail, MakesOnePieceOfSmallWrites) {
   tail.add(Channel::kErr, "e");
   tail.add(Channel::kErr, "");
   tail.add(Channel::kOut, "y");
-  ASSERT_EQ(tail.pieces().size(), 3u);
+  ASSERT_EQ(tail.pieces(), 3u);
   EXPECT_EQ(kept(tail, Channel::kOut), std::string(1000, 'x') + "y");
   EXPECT_EQ(kept(tail, Channel::kErr), "e");
 }
@@ -37,13 +40,30 @@ TEST(OutputTail, KeepsTheNewestBytes) {
   const std::string bytes = kept(tail, Channel::kOut);
   EXPECT_EQ(bytes.size(), OutputTail::kMaxBytes);
   EXPECT_TRUE(bytes.ends_with(last));
+  EXPECT_EQ(tail.end(), 100u * 32 * 1024);
+}
+
+TEST(OutputTail, GivesTheBytesAtAPlaceAlsoWhenAPieceIsCut) {
+  OutputTail tail;
+  tail.add(Channel::kOut, "abc");
+  tail.add(Channel::kErr, "de");
+  EXPECT_EQ(tail.at(0).bytes, "abc");
+  EXPECT_EQ(tail.at(2).bytes, "c");
+  EXPECT_EQ(tail.at(3).channel, Channel::kErr);
+  EXPECT_EQ(tail.at(4).bytes, "e");
+  tail.add(Channel::kOut, std::string(OutputTail::kMaxBytes - 4, 'x'));
+  ASSERT_EQ(tail.begin(), 1u);
+  EXPECT_EQ(tail.at(1).bytes, "bc");
+  EXPECT_EQ(tail.at(3).bytes, "de");
 }
 
 TEST(OutputTail, IsBoundedAlsoWhereEachPieceIsOneByte) {
   OutputTail tail;
   for (int i = 0; i < 100'000; ++i) tail.add(i % 2 == 0 ? Channel::kOut : Channel::kErr, "x");
-  EXPECT_LE(tail.pieces().size(), 16u * 1024);
-  EXPECT_GE(tail.pieces().size(), 8u * 1024);
+  EXPECT_LE(tail.pieces(), 16u * 1024);
+  EXPECT_GE(tail.pieces(), 8u * 1024);
+  EXPECT_EQ(tail.end(), 100'000u);
+  EXPECT_EQ(tail.end() - tail.begin(), tail.pieces());
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+#include "base/sys.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace caisson::sys {
+namespace {
+
+std::pair<Fd, Fd> sockets(int type) {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+std::string read_all(const Fd& file) {
+  char bytes[64];
+  const ssize_t count = ::read(file.get(), bytes, sizeof bytes);
+  return count < 0 ? "" : std::string(bytes, static_cast<std::size_t>(count));
+}
+
+// The far end of a pipe that holds `text`.
+Fd pipe_with(const std::string& text) {
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd write_end(ends[1]);
+  EXPECT_EQ(::write(write_end.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  return Fd(ends[0]);
+}
+
+TEST(Passing, DescriptorsArriveInOrderAndCloseOnExec) {
+  const auto [here, there] = sockets(SOCK_STREAM);
+  const Fd one = pipe_with("one");
+  const Fd two = pipe_with("two");
+  const int both[] = {one.get(), two.get()};
+  ASSERT_EQ(send_part(here.get(), "hello", both), 5);
+  char room[64];
+  const ReceivedPart part = receive_part(there.get(), room);
+  ASSERT_EQ(part.count, 5);
+  EXPECT_EQ(std::string(room, 5), "hello");
+  EXPECT_FALSE(part.cut);
+  ASSERT_EQ(part.descriptors.size(), 2u);
+  EXPECT_EQ(read_all(part.descriptors[0]), "one");
+  EXPECT_EQ(read_all(part.descriptors[1]), "two");
+  EXPECT_EQ(::fcntl(part.descriptors[0].get(), F_GETFD), FD_CLOEXEC);
+}
+
+TEST(Passing, ManyDescriptorsFitOneMessage) {
+  const auto [here, there] = sockets(SOCK_SEQPACKET);
+  const Fd one = pipe_with("x");
+  const std::vector<int> many(kMaxPassedDescriptors, one.get());
+  ASSERT_TRUE(send_message(here.get(), "all", many).has_value());
+  const auto message = recv_message(there.get(), 16);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->bytes, "all");
+  EXPECT_EQ(message->descriptors.size(), kMaxPassedDescriptors);
+}
+
+TEST(Passing, ACutMessageIsAnError) {
+  const auto [here, there] = sockets(SOCK_SEQPACKET);
+  ASSERT_TRUE(send_message(here.get(), "longer than that", {}).has_value());
+  const auto message = recv_message(there.get(), 4);
+  ASSERT_FALSE(message.has_value());
+  EXPECT_NE(message.error().message().find("longer than allowed"), std::string::npos);
+}
+
+TEST(Passing, NothingToReadAndNobodyThereAreErrnos) {
+  auto [here, there] = sockets(SOCK_STREAM);
+  char room[4];
+  EXPECT_EQ(receive_part(there.get(), room).count, -1);
+  EXPECT_EQ(errno, EAGAIN);
+  there.reset();
+  EXPECT_EQ(send_part(here.get(), "x", {}), -1);
+  EXPECT_EQ(errno, EPIPE);
+  EXPECT_EQ(receive_part(here.get(), room).count, 0);
+  EXPECT_FALSE(send_message(here.get(), "x", {}).has_value());
+}
+
+}  // namespace
+}  // namespace caisson::sys

@@ -1,0 +1,207 @@
+#include <sys/socket.h>
+
+#include "base/sys.h"
+#include "launcher/supervisor_state.h"
+
+namespace caisson::launcher {
+
+using proto::Channel;
+using proto::FrameType;
+using proto::Kind;
+using proto::Tag;
+
+namespace {
+
+// How long nobody is let in after the descriptors were used up.
+constexpr std::uint64_t kAcceptPauseUs = 100'000;
+
+}  // namespace
+
+void Supervisor::accept_client() {
+  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid()) {
+    // No descriptor is free: look again in a moment instead of at once.
+    if (errno == EMFILE || errno == ENFILE) accept_again_us_ = sys::monotonic_us() + kAcceptPauseUs;
+    return;
+  }
+  clients_.try_emplace(++last_client_, std::move(socket));
+}
+
+void Supervisor::forget_client(std::uint64_t id) {
+  clients_.erase(id);
+  main_output_.drop_client(id);
+}
+
+void Supervisor::drop_client(std::uint64_t id) {
+  const bool first = clients_.at(id).first;
+  forget_client(id);
+  // A detached sandbox lives for its main command; whoever died before giving it one gives none.
+  if (first && (plan_.detached == 0 || !main_opened_)) return end("its owner is gone");
+  for (auto& [number, stream] : streams_) {
+    if (stream.client != id) continue;
+    stream.client = 0;
+    orphan(number, stream);
+  }
+}
+
+void Supervisor::orphan(std::uint32_t id, Stream& stream) {
+  if (stream.command == nullptr)
+    return guest_.send(Peer::Lane::kUrgent, id, FrameType::kClose, 0, "");
+  if (!stream.main) {
+    stream.command->end_for(Verdict::kCancelled, "", "its client is gone");
+    kill_command(id, stream);
+    return cut_command(id, stream);
+  }
+  // The main command goes on without anybody; what its client had not acknowledged is granted.
+  for (std::uint8_t channel = 0; channel < kChannels; ++channel) {
+    const std::int64_t missing = proto::kInitialCredit - stream.from_guest[channel];
+    if (missing > 0) grant(id, stream, channel, static_cast<std::size_t>(missing));
+  }
+  guest_.send(Peer::Lane::kData, id, FrameType::kFinish, static_cast<std::uint8_t>(Channel::kIn),
+              "");
+}
+
+void Supervisor::refuse(std::uint64_t id, std::uint32_t stream, const Error& error) {
+  Client* client = client_of(id);
+  if (client == nullptr) return;
+  proto::Fields fields;
+  fields.put_error(error);
+  client->peer.send(Peer::Lane::kData, stream, FrameType::kClose, 0, fields.bytes());
+}
+
+void Supervisor::read_client(std::uint64_t id) {
+  Client* client = client_of(id);
+  client->peer.receive();
+  for (;;) {
+    auto frame = client->peer.next();
+    if (!frame) return drop_client(id);
+    if (!frame->has_value()) break;
+    if (auto taken = take_from_client(id, **frame); !taken) return drop_client(id);
+    if (ended_) return;
+  }
+  if (client->peer.ended() || client->peer.broken()) drop_client(id);
+}
+
+void Supervisor::read_credit(std::uint64_t id) {
+  Peer& peer = clients_.at(id).peer;
+  peer.receive();
+  for (;;) {
+    const auto frame = peer.next();
+    if (frame && !frame->has_value()) break;
+    const bool reads = frame && main_output_.has(id, (*frame)->header.stream);
+    if (!frame || (reads && !main_output_.take(id, **frame))) return forget_client(id);
+  }
+  if (peer.ended() || peer.broken()) forget_client(id);
+}
+
+Status Supervisor::take_from_client(std::uint64_t id, const proto::Frame& frame) {
+  Client& client = clients_.at(id);
+  if (!client.greeted) {
+    TRY(check_hello(frame));
+    client.greeted = true;
+    client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kHello, 0, hello());
+    return {};
+  }
+  if (frame.header.stream == 0) return take_control(frame);
+  if (frame.header.type == FrameType::kOpen) return open_stream(id, frame);
+  if (main_output_.has(id, frame.header.stream)) return main_output_.take(id, frame);
+  const auto found = find(id, frame.header.stream);
+  if (found == streams_.end()) return {};  // ended a moment ago
+  return take_on_stream(found->first, found->second, frame);
+}
+
+Status Supervisor::take_control(const proto::Frame& frame) {
+  if (frame.header.type != FrameType::kControl)
+    return fail(Error::invalid("stream 0 takes CONTROL alone"));
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
+  TRY_ASSIGN(const std::uint64_t operation, fields.number(Tag::kControlOperation));
+  if (operation != static_cast<std::uint64_t>(proto::ControlOperation::kShutdown)) return {};
+  for (auto& [number, stream] : streams_) {
+    if (stream.command != nullptr)
+      stream.command->end_for(Verdict::kCancelled, "", "the sandbox was ended by its owner");
+  }
+  end("the sandbox was ended by its owner");
+  return {};
+}
+
+Status Supervisor::take_on_stream(std::uint32_t id, Stream& stream, const proto::Frame& frame) {
+  switch (frame.header.type) {
+    case FrameType::kData: {
+      if (frame.header.detail >= kChannels) return fail(Error::invalid("an unknown channel"));
+      auto& credit = stream.to_guest[frame.header.detail];
+      credit -= static_cast<std::int64_t>(frame.payload.size());
+      if (credit < 0) return fail(Error::invalid("more bytes than were granted"));
+      guest_.send(Peer::Lane::kData, id, frame.header.type, frame.header.detail, frame.payload);
+      return {};
+    }
+    case FrameType::kCredit: {
+      if (frame.header.detail >= kChannels) return fail(Error::invalid("an unknown channel"));
+      TRY_ASSIGN(const std::uint32_t amount, proto::parse_credit(frame.payload));
+      auto& credit = stream.from_guest[frame.header.detail];
+      // A client that grants without end would let the guest fill our memory.
+      if (credit + amount > static_cast<std::int64_t>(4 * proto::kInitialCredit))
+        return fail(Error::invalid("too much credit"));
+      credit += amount;
+      guest_.send(Peer::Lane::kUrgent, id, frame.header.type, frame.header.detail, frame.payload);
+      return {};
+    }
+    case FrameType::kControl: {
+      if (stream.command != nullptr) {
+        TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
+        if (fields.number_or_none(Tag::kControlOperation) ==
+            static_cast<std::uint64_t>(proto::ControlOperation::kShutdown)) {
+          stream.command->end_for(Verdict::kCancelled, "", "cancelled");
+          kill_command(id, stream);
+          return {};
+        }
+      }
+      guest_.send(Peer::Lane::kUrgent, id, frame.header.type, 0, frame.payload);
+      return {};
+    }
+    case FrameType::kFinish:
+    case FrameType::kClose:
+      guest_.send(Peer::Lane::kData, id, frame.header.type, frame.header.detail, frame.payload);
+      return {};
+    default:
+      return fail(Error::invalid("a frame that a client does not send"));
+  }
+}
+
+Status Supervisor::open_stream(std::uint64_t id, const proto::Frame& frame) {
+  const std::uint32_t stream = frame.header.stream;
+  if (find(id, stream) != streams_.end() || main_output_.has(id, stream))
+    return fail(Error::invalid("the stream is open already"));
+  if (streams_.size() + main_output_.readers() >= proto::kMaxStreams) {
+    refuse(id, stream, Error::exhausted("too many streams are open in this sandbox"));
+    return {};
+  }
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
+  const auto kind = static_cast<Kind>(frame.header.detail);
+  if (kind == Kind::kExec) {
+    const auto join = fields.number_or_none(Tag::kAttach);
+    if (join) {
+      main_output_.attach(id, stream,
+                          *join != 0 ? MainOutput::Until::kFollow : MainOutput::Until::kKept);
+      return {};
+    }
+    if (auto opened = open_command(id, frame, fields); !opened) refuse(id, stream, opened.error());
+    return {};
+  }
+  if (kind == Kind::kControl) {
+    const auto operation = fields.number_or_none(Tag::kControlOperation);
+    const auto allowed = [&](proto::ControlOperation wanted) {
+      return operation == static_cast<std::uint64_t>(wanted);
+    };
+    if (!allowed(proto::ControlOperation::kPing) &&
+        !allowed(proto::ControlOperation::kListProcesses)) {
+      refuse(id, stream, Error{Code::kPermissionDenied, "this operation is not a client's"});
+      return {};
+    }
+  }
+  (void)add_stream(id, stream, kind);
+  guest_.send(Peer::Lane::kUrgent, last_stream_, FrameType::kOpen, frame.header.detail,
+              frame.payload);
+  return {};
+}
+
+}  // namespace caisson::launcher

@@ -1,0 +1,79 @@
+#include <caisson/spec.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include "launcher/supervisor_state.h"
+
+namespace caisson::launcher {
+
+using proto::FrameType;
+using proto::Kind;
+using proto::Tag;
+
+Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
+                                const proto::FieldReader& fields) {
+  // What only we may say does not come from a client.
+  for (const Tag tag : {Tag::kCgroup, Tag::kBirthCgroup, Tag::kRlimit, Tag::kSyscallProfile,
+                        Tag::kWantListener, Tag::kPrivileges, Tag::kNoSetid}) {
+    if (fields.has(tag)) return fail(Error::invalid("a field that a client does not send"));
+  }
+  const bool listener = box_->channel_passes_descriptors();
+  if (!listener && plan_.on_refusal == static_cast<std::uint8_t>(policy::OnRefusal::kKill))
+    return fail(
+        Error::precondition("on_refusal: kill needs a wall over whose channel descriptors travel; "
+                            "this one's does not"));
+  TRY_ASSIGN(auto slot, box_->make_slot());
+  std::vector<Fd> descriptors;
+  for (const int fd : slot->descriptors()) {
+    descriptors.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    if (!descriptors.back().valid()) return fail_errno("fcntl");
+  }
+  proto::Fields ours = command_limits_;
+  bool writable = false;
+  for (const wall::PlanGrant& grant : plan_.grants) writable = writable || grant.writable;
+  ours.put_u8(Tag::kSyscallProfile, plan_.syscall_profile)
+      .put_u8(Tag::kWantListener, listener ? 1 : 0)
+      .put_u8(Tag::kPrivileges, plan_.privileges);
+  if (writable) ours.put_u8(Tag::kNoSetid, 1);
+  const std::size_t births = slot->born_in_last() ? 1 : 0;
+  if (births != 0) ours.put_u8(Tag::kBirthCgroup, 1);
+  if (descriptors.size() > births)
+    ours.put_u8(Tag::kCgroup, static_cast<std::uint8_t>(descriptors.size() - births));
+  const std::string payload = frame.payload + ours.bytes();
+  if (payload.size() > proto::kMaxPayload)
+    return fail(Error::invalid("arguments and environment are longer than 64 KiB together"));
+
+  Stream& stream = add_stream(id, frame.header.stream, Kind::kExec);
+  stream.command = std::make_unique<Command>(plan_, std::move(slot));
+  if (plan_.detached != 0 && !main_opened_) {
+    stream.main = true;
+    main_opened_ = true;
+  }
+  guest_.send_with(last_stream_, frame.header.detail, payload, std::move(descriptors));
+  return {};
+}
+void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> close) {
+  Outcome outcome = stream.command->finish(close, box_->held());
+  if (!close && outcome.verdict == Verdict::kSandboxError && !end_reason_.empty()) {
+    outcome.detail = end_reason_;
+  }
+  const std::string payload = encode_outcome(outcome);
+  if (Client* client = client_of(stream.client))
+    client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
+  if (stream.main) main_output_.close_with(payload);
+}
+void Supervisor::kill_command(std::uint32_t id, Stream& stream) {
+  if (stream.command->slot().kill()) return;
+  // No group of its own: the guest ends it, and if it does not, the box goes.
+  proto::Fields fields;
+  fields.put_u32(Tag::kSignal, SIGKILL);
+  guest_.send(Peer::Lane::kUrgent, id, FrameType::kControl, 0, fields.bytes());
+}
+
+// Output that a client has no credit for would keep a command that was killed open for ever.
+void Supervisor::cut_command(std::uint32_t id, Stream& stream) {
+  stream.cut = true;
+  guest_.send(Peer::Lane::kUrgent, id, FrameType::kClose, 0, "");
+}
+
+}  // namespace caisson::launcher

@@ -1,0 +1,136 @@
+// What one supervisor keeps and does, shared by the four files that make it up: supervisor.cpp (its
+// loop, its times, its end), guest_frames.cpp (what the guest sends), client_frames.cpp (clients
+// and what they send), command_life.cpp (a command's start, end and verdict).
+//
+// Streams are numbered by the supervisor on the guest's side and by each client on its own;
+// `streams_` is keyed by the guest's number. Nothing here is meant for other folders: they include
+// supervisor.h. One thread.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/proto.h"
+#include "base/verdict.h"
+#include "launcher/command.h"
+#include "launcher/main_output.h"
+#include "launcher/peer.h"
+#include "launcher/supervisor.h"
+
+namespace caisson::launcher {
+
+inline constexpr std::size_t kChannels = 3;  // of a stream: proto::Channel
+
+struct Client {
+  explicit Client(Fd socket) : peer(std::move(socket)) {}
+  Peer peer;
+  bool first = false;
+  bool greeted = false;
+};
+
+// A stream that is open on the guest's side.
+struct Stream {
+  std::uint64_t client = 0;  // 0: nobody listens (any more)
+  std::uint32_t client_stream = 0;
+  proto::Kind kind = proto::Kind::kFile;
+  std::unique_ptr<Command> command;         // kExec
+  std::int64_t from_guest[kChannels] = {};  // credit that the guest may still use
+  std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
+  bool main = false;                        // the first command of a detached sandbox
+  bool cut = false;  // the guest was told that nobody waits for the output any more
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorInput input);
+
+  Status run();
+
+ private:
+  // supervisor.cpp
+  void greet();
+  std::uint64_t next_deadline() const;
+  void turn();
+  void check_commands();
+  void end(std::string why);
+  // After the end: what waits for clients, and the last output, reaches those that read.
+  void say_farewell();
+  void send_main_output();
+
+  // guest_frames.cpp
+  void read_guest();
+  void take_from_guest(const proto::Frame& frame);
+  void guest_event(Stream& stream, const proto::Frame& frame);
+  void guest_data(std::uint32_t id, Stream& stream, const proto::Frame& frame);
+  void guest_close(std::uint32_t id, Stream& stream, std::string_view payload);
+  void guest_cheated(const std::string& how);
+
+  // client_frames.cpp
+  void accept_client();
+  // Ends or orphans what the client has open; forget_client() does not.
+  void drop_client(std::uint64_t id);
+  void forget_client(std::uint64_t id);
+  // What becomes of a stream whose client is gone.
+  void orphan(std::uint32_t id, Stream& stream);
+  void refuse(std::uint64_t client, std::uint32_t stream, const Error& error);
+  void read_client(std::uint64_t id);
+  // After the end: what readers of the main output grant. Drops the client where it is gone.
+  void read_credit(std::uint64_t id);
+  // The three return an error where the client broke the protocol, which ends its connection.
+  Status take_from_client(std::uint64_t id, const proto::Frame& frame);
+  Status take_control(const proto::Frame& frame);
+  Status take_on_stream(std::uint32_t id, Stream& stream, const proto::Frame& frame);
+  Status open_stream(std::uint64_t id, const proto::Frame& frame);
+
+  // command_life.cpp
+  Status open_command(std::uint64_t id, const proto::Frame& frame,
+                      const proto::FieldReader& fields);
+  void finish_command(Stream& stream, std::optional<std::string_view> close);
+  void kill_command(std::uint32_t id, Stream& stream);
+  void cut_command(std::uint32_t id, Stream& stream);
+
+  // A new entry of streams_, with the first credit of both ends; its key is last_stream_.
+  Stream& add_stream(std::uint64_t client, std::uint32_t client_stream, proto::Kind kind);
+  // Lets the guest send so many more bytes.
+  void grant(std::uint32_t id, Stream& stream, std::uint8_t channel, std::size_t bytes);
+
+  // nullptr: gone, or nobody from the start (0).
+  Client* client_of(std::uint64_t id) {
+    const auto found = clients_.find(id);
+    return found == clients_.end() ? nullptr : &found->second;
+  }
+  std::map<std::uint32_t, Stream>::iterator find(std::uint64_t client, std::uint32_t stream) {
+    return std::find_if(streams_.begin(), streams_.end(), [&](const auto& entry) {
+      return entry.second.client == client && entry.second.client_stream == stream;
+    });
+  }
+
+  const wall::Plan& plan_;
+  std::unique_ptr<wall::Box> box_;
+  Fd listener_, broker_;
+  proto::Fields command_limits_;
+  Peer guest_;
+  std::map<std::uint64_t, Client> clients_;
+  std::map<std::uint32_t, Stream> streams_;
+  std::uint64_t last_client_ = 0;
+  std::uint32_t last_stream_ = 1;
+  bool greeted_ = false;
+  std::uint64_t greet_by_us_ = 0;
+  std::uint64_t accept_again_us_ = 0;
+  bool ended_ = false;
+  std::string end_reason_;
+  // Of a detached sandbox: its first command.
+  bool main_opened_ = false;
+  MainOutput main_output_;
+};
+
+// What a HELLO frame of ours says, and the check of the other side's.
+std::string hello();
+Status check_hello(const proto::Frame& frame);
+
+}  // namespace caisson::launcher
