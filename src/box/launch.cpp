@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/kernel_abi.h"
 #include "base/paths.h"
 #include "base/sys.h"
 #include "guest/entry.h"

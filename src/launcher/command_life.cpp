@@ -45,13 +45,15 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
 
   Stream& stream = add_stream(id, frame.header.stream, Kind::kExec);
   stream.command = std::make_unique<Command>(plan_, std::move(slot));
-  if (plan_.detached != 0 && !main_opened_) {
-    stream.main = true;
+  if (!main_opened_) {
     main_opened_ = true;
+    stream.main = plan_.detached != 0;
+    stream.last = plan_.single != 0;
   }
   guest_.send_with(last_stream_, frame.header.detail, payload, std::move(descriptors));
   return {};
 }
+
 void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> close) {
   Outcome outcome = stream.command->finish(close, box_->held());
   if (!close && outcome.verdict == Verdict::kSandboxError && !end_reason_.empty()) {
@@ -62,6 +64,7 @@ void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> 
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   if (stream.main) main_output_.close_with(payload);
 }
+
 void Supervisor::kill_command(std::uint32_t id, Stream& stream) {
   if (stream.command->slot().kill()) return;
   // No group of its own: the guest ends it, and if it does not, the box goes.

@@ -97,9 +97,9 @@ void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view 
   } else if (Client* client = client_of(stream.client)) {
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   }
-  const bool was_main = stream.main;
+  const bool was_last = stream.main || stream.last;
   streams_.erase(id);
-  if (was_main) end("");
+  if (was_last) end("");
 }
 
 }  // namespace caisson::launcher

@@ -112,35 +112,43 @@ void tell_failure(int socket_fd, const Error& error) {
   wall::Steps steps(plan.fault);
   auto confined = steps.enter("confine");
   if (confined) confined = (*box)->confine();
-  if (confined) confined = steps.enter("ready");
-  if (confined) {
-    // The setup child has worked on meanwhile; its error names its own step.
-    if (auto born = (*box)->await_birth(); !born) {
-      tell_failure(control_fd, born.error());
-      ::_exit(1);
-    }
-    confined = steps.enter("up");
-  }
   if (!confined) {
     tell_failure(control_fd, steps.name(std::move(confined).error()));
     ::_exit(1);
   }
-  if (!sys::send_message(control_fd, std::string(1, '\0') + plan.id, {})) ::_exit(1);
-  // From here on the first client's connection alone ties us to whoever asked.
-  ::close(control_fd);
-  (void)steps.enter("supervise");
+  // The setup child works on meanwhile; its error names its own step.
+  const auto on_birth = [&](wall::Box& made) -> Status {
+    auto born = steps.enter("ready");
+    bool ours = !born;
+    if (born) born = made.await_birth();
+    if (born) {
+      born = steps.enter("up");
+      ours = !born;
+    }
+    if (!born) {
+      const Error error = ours ? steps.name(born.error()) : born.error();
+      tell_failure(control_fd, error);
+      return fail(error);
+    }
+    TRY(sys::send_message(control_fd, std::string(1, '\0') + plan.id, {}));
+    // From here on the first client's connection alone ties us to whoever asked.
+    ::close(control_fd);
+    (void)steps.enter("supervise");
+    return {};
+  };
   (void)supervise({.plan = plan,
                    .box = std::move(box).value(),
                    .first_client = std::move(client),
                    .listener = std::move(listener),
                    .broker = std::move(broker),
-                   .command_limits = std::move(limits)});
+                   .command_limits = std::move(limits),
+                   .on_birth = on_birth});
   ::_exit(0);
 }
 
-// Waits for the supervisor, then for what it left: the guest is reparented to us. A supervisor
-// that should end and does not (something stopped it) is killed.
-void wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
+// Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does not
+// (something stopped it) is killed. Whether it came to its own end.
+bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
                   int control_fd) {
   pollfd entries[3] = {{supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
   std::uint64_t end_by_us = 0;
@@ -164,7 +172,9 @@ void wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
     }
     entries[0].revents = entries[1].revents = entries[2].revents = 0;
   }
-  (void)::waitpid(supervisor, nullptr, 0);
+  int status = 0;
+  return ::waitpid(supervisor, &status, 0) == supervisor && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
 }
 
 // Kills every child of ours: the guest, or the one that was to become it, that a dead supervisor
@@ -181,16 +191,21 @@ void kill_children() {
   }
 }
 
+// Waits for everything that was reparented to us. SIGCHLD is blocked.
 void reap_the_rest(int patience_ms) {
   const std::uint64_t deadline =
       sys::monotonic_us() + static_cast<std::uint64_t>(patience_ms) * 1000;
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
   for (;;) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid < 0 && errno == ECHILD) return;
     if (pid > 0) continue;
-    kill_children();
     if (sys::monotonic_us() >= deadline) return;
-    ::poll(nullptr, 0, 1);
+    const timespec moment{0, 20'000'000};
+    // Whatever has come meanwhile may be somebody's whom its own death did not take along.
+    if (::sigtimedwait(&child, nullptr, &moment) < 0) kill_children();
   }
 }
 
@@ -199,6 +214,10 @@ void reap_the_rest(int patience_ms) {
 int run_launcher(int control_fd, GuestEntry guest_entry) {
   // Killed or hung up on, we still clean up: the end of whoever asked is told by descriptor 3.
   for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_IGN);
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &child, nullptr);
   ::umask(077);
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
   (void)::fcntl(control_fd, F_SETFD, FD_CLOEXEC);
@@ -239,6 +258,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   }
   const auto give_up = [&](const Error& error) {
     tell_failure(control_fd, error);
+    (*prepared)->kill();
     (void)(*prepared)->clean_up(kPatienceMs);
     (void)registration->remove();
     return 1;
@@ -272,8 +292,9 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   registration->take_listener().reset();
   request->owned.clear();
   auto handle = sys::pidfd_open(supervisor);
+  bool orderly = false;
   if (handle) {
-    wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
+    orderly = wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
                  request->plan.detached != 0 ? -1 : control_fd);
   } else {
     broker_here.reset();
@@ -281,9 +302,12 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   }
   // Kills what the supervisor left; then everything that was reparented to us can be reaped.
   (void)steps.enter("clean");
-  kill_children();
-  auto cleaned = (*prepared)->clean_up(kPatienceMs);
+  (*prepared)->kill();
+  // A supervisor that came to its end has killed PID 1; the kernel takes it down while we begin.
+  if (!orderly) kill_children();
+  (void)(*prepared)->clean_up(0);
   reap_the_rest(kPatienceMs);
+  auto cleaned = (*prepared)->clean_up(kPatienceMs);
   (void)steps.enter("remove");
   // What could not be removed stays registered: the next sweep tries again.
   Status removed;

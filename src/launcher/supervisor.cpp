@@ -50,6 +50,7 @@ Supervisor::Supervisor(SupervisorInput input)
       listener_(std::move(input.listener)),
       broker_(std::move(input.broker)),
       command_limits_(std::move(input.command_limits)),
+      on_birth_(std::move(input.on_birth)),
       guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))) {
   clients_.try_emplace(++last_client_, std::move(input.first_client));
   clients_.at(last_client_).first = true;
@@ -122,6 +123,7 @@ void Supervisor::turn() {
   add(box_->end_fd(), POLLIN);
   add(broker_.get(), POLLIN);
   add(guest_.fd(), guest_.events());
+  add(box_->birth_fd(), POLLIN);
   // Nobody is let in while there is no room; they wait in the socket's queue.
   add(clients_.size() < kMaxClients && sys::monotonic_us() >= accept_again_us_ ? listener_.get()
                                                                                : -1,
@@ -148,11 +150,15 @@ void Supervisor::turn() {
     return end("poll failed");
 
   if (entries[1].revents != 0) return end("the launcher is gone");
+  if (entries[3].revents != 0) {
+    if (auto born = on_birth_(*box_); !born) return end(born.error().message());
+    greet_by_us_ = sys::monotonic_us() + kGreetingUs;
+  }
   if ((entries[2].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_guest();
   if (ended_) return;
   // The guest's last frames were read above; now it is really over.
   if (entries[0].revents != 0) return end("the guest ended");
-  std::size_t at = 4;
+  std::size_t at = 5;
   for (const std::uint64_t id : client_ids) {
     if ((entries[at++].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && client_of(id) != nullptr)
       read_client(id);
@@ -164,7 +170,7 @@ void Supervisor::turn() {
     if (ready == 0 || found == streams_.end()) continue;
     if (found->second.command->take_refusal(ready)) kill_command(number, found->second);
   }
-  if ((entries[3].revents & POLLIN) != 0) accept_client();
+  if ((entries[4].revents & POLLIN) != 0) accept_client();
   check_commands();
 }
 
@@ -213,9 +219,12 @@ Status Supervisor::run() {
     if (!ended_) turn();
   }
   (void)box_->kill();
-  pollfd entry{box_->end_fd(), POLLIN, 0};
-  // Nothing inside can outlive PID 1; what takes long is the kernel tearing memory down.
-  (void)::poll(&entry, 1, 10'000);
+  if (!streams_.empty()) {
+    // What they used is whole when all is over. Nothing inside can outlive PID 1; what takes long
+    // is the kernel tearing memory down.
+    pollfd entry{box_->end_fd(), POLLIN, 0};
+    (void)::poll(&entry, 1, 10'000);
+  }
   for (auto& [number, stream] : streams_) {
     if (stream.command != nullptr) {
       finish_command(stream, std::nullopt);

@@ -7,6 +7,8 @@
 // a guest that breaks the protocol, or sends more than it was granted, ends its sandbox.
 #pragma once
 
+#include <functional>
+
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/proto.h"
@@ -22,6 +24,8 @@ struct SupervisorInput {
   Fd listener;                   // RUN/sandboxes/ID/socket
   Fd broker;                     // to the launcher; its end ends the sandbox
   proto::Fields command_limits;  // of every command: command_limits()
+  // Called once when the guest has been born, or its birth has failed; an error ends the sandbox.
+  std::function<Status(wall::Box& box)> on_birth;
 };
 
 // The rlimits of every command in this sandbox as kRlimit fields. Called before Box::confine(),

@@ -42,6 +42,7 @@ struct Stream {
   std::int64_t from_guest[kChannels] = {};  // credit that the guest may still use
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
   bool main = false;                        // the first command of a detached sandbox
+  bool last = false;                        // the only one of a single sandbox
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
 
@@ -114,6 +115,7 @@ class Supervisor {
   std::unique_ptr<wall::Box> box_;
   Fd listener_, broker_;
   proto::Fields command_limits_;
+  std::function<Status(wall::Box& box)> on_birth_;
   Peer guest_;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint32_t, Stream> streams_;
@@ -124,7 +126,7 @@ class Supervisor {
   std::uint64_t accept_again_us_ = 0;
   bool ended_ = false;
   std::string end_reason_;
-  // Of a detached sandbox: its first command.
+  // Of a detached or single sandbox: its first command.
   bool main_opened_ = false;
   MainOutput main_output_;
 };

@@ -80,6 +80,7 @@ class FakeBox final : public wall::Box {
   Result<Fd> attach_network(std::string_view) override { return Fd(); }
   Status checkpoint(int) override { return {}; }
   Status confine() override { return {}; }
+  int birth_fd() const override { return -1; }
   Status await_birth() override { return {}; }
 
  private:

@@ -77,8 +77,10 @@ class Box {
   // process without capabilities, and everything above still works. Called before the first byte of
   // the guest is read.
   virtual Status confine() = 0;
+  // Readable once await_birth() will not wait; -1 where the guest has been born.
+  virtual int birth_fd() const = 0;
   // Waits until the guest has been born; the error is that of a build whose last part, which goes
-  // on while the caller confines itself, has failed.
+  // on while the caller confines itself, has failed. What is sent to the guest before waits for it.
   virtual Status await_birth() = 0;
 };
 
@@ -109,7 +111,9 @@ class Prepared {
   // Launcher: answers one request of the supervisor; an error means that the supervisor is gone or
   // broken.
   virtual Status serve(int broker_fd) = 0;
-  // Launcher, when the supervisor has ended: kills and removes all that is left. Names what stays.
+  // Launcher, when the supervisor has ended: kills whatever is left inside.
+  virtual void kill() = 0;
+  // Launcher, then: removes all that is left. Names what stays; a second call tries that again.
   virtual Status clean_up(int patience_ms) = 0;
 };
 

@@ -128,6 +128,7 @@ class NamespaceBox final : public Box {
   Status checkpoint(int) override {
     return fail(Error{Code::kUnimplemented, "the namespace wall cannot checkpoint"});
   }
+  int birth_fd() const override { return parts_.report.get(); }
   Status await_birth() override;
   Status confine() override {
     return confine_supervisor({.change_ids = parts_.ids_mode == IdMode::kRoot,
@@ -173,6 +174,7 @@ class NamespaceBox final : public Box {
 Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   Usage usage;
   read_counters(files, usage);
+  if (!parts_.layer.valid()) return usage;  // not born yet
   struct statfs facts{};
   if (::fstatfs(parts_.layer.get(), &facts) != 0) return fail_errno("fstatfs of the layer");
   const auto block = static_cast<std::uint64_t>(facts.f_bsize);

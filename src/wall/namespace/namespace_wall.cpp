@@ -79,6 +79,7 @@ class NamespacePrepared final : public Prepared {
   const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
   Status serve(int broker_fd) override;
+  void kill() override { groups_.kill(); }
   Status clean_up(int patience_ms) override;
 
  private:
@@ -328,7 +329,6 @@ Status NamespacePrepared::serve(int broker_fd) {
 }
 
 Status NamespacePrepared::clean_up(int patience_ms) {
-  groups_.kill();
   auto removed = groups_.remove(patience_ms);
   // Where something stays the journal does too, for the next sweep.
   if (removed) (void)::unlinkat(place_.sandbox_directory_fd, kJournal, 0);
