@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -165,7 +166,6 @@ void wipe_arguments() {
   ::setsid();
   sigset_t none;
   ::sigemptyset(&none);
-  for (int signal = 1; signal < SIGRTMIN; ++signal) ::signal(signal, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::prctl(PR_SET_NAME, "caisson-launcher");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -177,15 +177,41 @@ void wipe_arguments() {
 }
 
 Result<pid_t> fork_launcher(int socket_fd) {
-  const pid_t pid = ::fork();
+  clone_args arguments{};
+  arguments.flags = CLONE_CLEAR_SIGHAND;
+  arguments.exit_signal = SIGCHLD;
+  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid < 0) return fail_errno("fork of the launcher");
   if (pid == 0) be_launcher(socket_fd);
-  return pid;
+  return static_cast<pid_t>(pid);
+}
+
+// Launchers that have said their last word: reaped when another one is started, or with us.
+class LastOnes {
+ public:
+  void leave(pid_t pid) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pids_.push_back(pid);
+  }
+  void reap() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(pids_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<pid_t> pids_;
+};
+
+LastOnes& last_ones() {
+  static LastOnes ones;
+  return ones;
 }
 
 }  // namespace
 
 Result<Launch> Launch::start() {
+  last_ones().reap();
   TRY_ASSIGN(SocketPair pair, make_pair(SOCK_SEQPACKET));
   // Descriptor 3 of the child is made by dup2; a socket that is 3 already would be closed by it
   // only if it were another one, so it moves out of the way.
@@ -295,7 +321,12 @@ Status Launch::wait_end() {
   if (pid_ < 0) return {};
   auto reply = sys::recv_message(socket_.get(), kMostReply);
   socket_.reset();
-  TRY(reap());
+  if (reply.has_value() && !reply->bytes.empty()) {
+    // Everything is removed; the kernel alone still takes the launcher's memory down.
+    last_ones().leave(std::exchange(pid_, -1));
+  } else {
+    TRY(reap());
+  }
   // Killed while it cleaned up, and what it left is swept.
   if (!reply.has_value() || reply->bytes.empty()) return {};
   if (static_cast<std::uint8_t>(reply->bytes[0]) != kRemoved)

@@ -36,8 +36,8 @@ class Launch {
   Result<Fd> send(const wall::Plan& plan, std::span<const int> descriptors);
   // Waits for the answer. On an error nothing is left of the sandbox once this object is gone.
   Status await_up();
-  // Waits until everything is removed and the launcher has ended; of a launcher that was killed,
-  // what it left is removed here. Error: internal, with what could not be removed.
+  // Waits until everything is removed; of a launcher that was killed, what it left is removed here.
+  // Error: internal, with what could not be removed.
   Status wait_end();
   // Leaves a detached sandbox's launcher to itself.
   void leave();

@@ -23,6 +23,7 @@
 namespace caisson::launcher {
 namespace {
 
+constexpr std::size_t kMaxAnswer = 4096;
 constexpr int kPatienceMs = 5000;
 // More than a supervisor waits for readers of verdicts.
 constexpr std::uint64_t kSupervisorPatienceUs = 15'000'000;
@@ -91,14 +92,37 @@ void tell_failure(int socket_fd, const Error& error) {
   (void)sys::send_message(socket_fd, answer, {});
 }
 
+// From here on the sandbox can be found; the supervisor gets what it is found by, or a sentence.
+void send_listener(int broker_fd, Registration& registration, std::string_view info,
+                   wall::Steps& steps) {
+  auto published = steps.enter("publish");
+  if (published) published = registration.publish(info);
+  const Fd listener = registration.take_listener();
+  const int descriptors[] = {listener.get()};
+  // A supervisor that has died meanwhile is noticed by whoever waits for it.
+  if (published)
+    (void)sys::send_message(broker_fd, "L", descriptors);
+  else
+    (void)sys::send_message(broker_fd, steps.name(std::move(published).error()).message(), {});
+  steps.finish();
+}
+
 // The supervisor's whole life.
 [[noreturn]] void be_supervisor(const wall::Plan& plan, wall::Prepared& prepared, Fd client,
-                                Fd listener, Fd broker, int control_fd) {
+                                Fd broker, int control_fd) {
   (void)::prctl(PR_SET_NAME, "caisson-superv");
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ::_exit(1);
   auto box = prepared.build(broker.get());
   if (!box) {
     tell_failure(control_fd, box.error());
+    ::_exit(1);
+  }
+  Fd listener;
+  if (auto sent = sys::recv_message(broker.get(), kMaxAnswer);
+      sent && sent->descriptors.size() == 1) {
+    listener = std::move(sent->descriptors[0]);
+  } else {
+    tell_failure(control_fd, sent ? Error::internal(sent->bytes) : sent.error());
     ::_exit(1);
   }
   proto::Fields limits = command_limits(plan, (*box)->held());
@@ -146,8 +170,8 @@ void tell_failure(int socket_fd, const Error& error) {
   ::_exit(0);
 }
 
-// Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does not
-// (something stopped it) is killed. Whether it came to its own end.
+// Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does
+// not (something stopped it) is killed. Whether it came to its own end.
 bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
                   int control_fd) {
   pollfd entries[3] = {{supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
@@ -267,11 +291,6 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   // meanwhile.
   if (auto read = read_plan(control_fd, *request); !read)
     return give_up(std::move(read).error().with("plan"));
-  if (auto published =
-          enter_and("publish", [&] { return registration->publish(request->plan.info); });
-      !published)
-    return give_up(steps.name(std::move(published).error()));
-  steps.finish();
   if (auto admitted = (*prepared)->admit(); !admitted) return give_up(admitted.error());
   if (auto entered = steps.enter("fork"); !entered)
     return give_up(steps.name(std::move(entered).error()));
@@ -284,18 +303,20 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
-    be_supervisor(request->plan, **prepared, std::move(request->client),
-                  registration->take_listener(), std::move(broker_there), control_fd);
+    be_supervisor(request->plan, **prepared, std::move(request->client), std::move(broker_there),
+                  control_fd);
   }
   broker_there.reset();
   request->client.reset();
-  registration->take_listener().reset();
   request->owned.clear();
+  // Beside the supervisor, which clones meanwhile and then waits for both.
+  (*prepared)->complete(broker_here.get());
+  send_listener(broker_here.get(), *registration, request->plan.info, steps);
   auto handle = sys::pidfd_open(supervisor);
   bool orderly = false;
   if (handle) {
     orderly = wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
-                 request->plan.detached != 0 ? -1 : control_fd);
+                           request->plan.detached != 0 ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);
@@ -305,7 +326,6 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   (*prepared)->kill();
   // A supervisor that came to its end has killed PID 1; the kernel takes it down while we begin.
   if (!orderly) kill_children();
-  (void)(*prepared)->clean_up(0);
   reap_the_rest(kPatienceMs);
   auto cleaned = (*prepared)->clean_up(kPatienceMs);
   (void)steps.enter("remove");

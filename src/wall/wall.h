@@ -102,8 +102,11 @@ struct Place {
 class Prepared {
  public:
   virtual ~Prepared() = default;
-  // Launcher: the plan is complete now. Writes the limits, and refuses what this host cannot hold.
+  // Launcher: the plan is complete now. Refuses what this host cannot hold.
   virtual Status admit() = 0;
+  // Launcher, beside the supervisor's build(): writes the limits, and makes what the supervisor
+  // waits for before its box is whole. On an error build() fails with it.
+  virtual void complete(int broker_fd) = 0;
   // Supervisor: builds the box and starts the guest as a child of this process. `broker_fd` is the
   // supervisor's end of a SOCK_SEQPACKET pair whose other end the launcher gives to serve(). On an
   // error the message begins with the step's name, and clean_up() removes what was made.

@@ -155,6 +155,11 @@ class NamespaceBox final : public Box {
 
  private:
   Result<SlotFiles> ask_broker(char what, std::uint32_t number);
+  void tell_broker(char what, std::uint32_t number) {
+    const BrokerRequest request{what, number};
+    (void)sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request},
+                            {});
+  }
   Status set_frozen(std::string_view value) {
     if (!parts_.freeze.valid())
       return fail(Error{Code::kUnimplemented, "this host has no freezer that we may use"});
@@ -169,6 +174,7 @@ class NamespaceBox final : public Box {
   std::uint32_t last_slot_ = kFirstSlot;
   std::optional<SlotFiles> box_files_;  // counters of the whole box, once somebody asked
   bool first_slot_taken_ = false;
+  bool ending_ = false;
 };
 
 Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
@@ -212,18 +218,7 @@ Status NamespaceBox::await_birth() {
 Result<SlotFiles> NamespaceBox::ask_broker(char what, std::uint32_t number) {
   const BrokerRequest request{what, number};
   TRY(sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request}, {}));
-  TRY_ASSIGN(sys::Message answer, sys::recv_message(broker_fd_, 4096));
-  if (answer.bytes.size() != SlotFiles::kCount)
-    return fail(Error::internal("the launcher gave no control group: " + answer.bytes));
-  SlotFiles files;
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < SlotFiles::kCount; ++i) {
-    if (answer.bytes[i] == 0) continue;
-    if (next == answer.descriptors.size())
-      return fail(Error::internal("the launcher gave no control group: a descriptor is missing"));
-    files.file[i] = std::move(answer.descriptors[next++]);
-  }
-  return files;
+  return receive_files(broker_fd_);
 }
 
 Result<Usage> NamespaceBox::usage() {
@@ -247,7 +242,12 @@ Status NamespaceBox::kill() {
   // PID 1's death takes its whole pid namespace with it, whatever state the rest is in; a frozen
   // group would keep it from dying on some kernels.
   (void)set_frozen("0");
-  return sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
+  const auto killed = sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
+  if (!ending_) {
+    ending_ = true;
+    tell_broker('E', 0);
+  }
+  return killed;
 }
 
 Status NamespaceBox::kill_slot(const Fd& kill_file) {
@@ -260,9 +260,7 @@ Status NamespaceBox::kill_slot(const Fd& kill_file) {
 
 void NamespaceBox::drop_slot(std::uint32_t number) {
   if (!parts_.has_groups || number == kFirstSlot) return;  // goes with the box
-  const BrokerRequest request{'D', number};
-  (void)sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request},
-                          {});
+  tell_broker('D', number);
 }
 
 NamespaceSlot::~NamespaceSlot() {

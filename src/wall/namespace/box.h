@@ -4,18 +4,13 @@
 #include <memory>
 
 #include "base/fd.h"
+#include "wall/namespace/broker.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/ids.h"
 #include "wall/plan.h"
 #include "wall/wall.h"
 
 namespace caisson::wall {
-
-// A request of the box to the launcher, which alone can still make control groups.
-struct BrokerRequest {
-  char what = 0;  // 'S' make a slot, 'D' remove it, 'U' the box's own counters
-  std::uint32_t number = 0;
-};
 
 struct BoxParts {
   Fd channel;

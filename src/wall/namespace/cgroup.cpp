@@ -253,9 +253,9 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan, 
                   place.memory && !is_off(plan.switches, Mechanism::kCgroupMemory),
                   place.pids && !is_off(plan.switches, Mechanism::kCgroupPids),
                   place.cpu && !is_off(plan.switches, Mechanism::kCgroupCpu)};
-      TRY(make_group(group.path));
       tree.groups_.push_back(group);
       if (!group.v2) continue;
+      TRY(make_group(group.path));
       TRY(tree.give_birth_rights(group.path));
       if (!group.memory && !group.pids) continue;
       std::string controllers;
@@ -273,36 +273,36 @@ Result<CgroupTree> CgroupTree::create(const CgroupHost& host, const Plan& plan, 
   return tree;
 }
 
-Status CgroupTree::limit(const Plan& plan) {
+Status CgroupTree::complete(const Plan& plan) {
   memory_ = plan.memory;
   pids_ = plan.pids;
   for (const Group& group : groups_) {
-    if (group.memory && plan.memory != 0) {
-      if (group.v2) {
-        TRY(limit_memory(group.path, plan.memory + kGuestMemory));
-      } else {
-        const std::string memory = std::to_string(plan.memory);
-        TRY(write_limit(group.path, "memory.limit_in_bytes", memory));
-        // Absent without swap accounting; then there is nothing to limit.
-        (void)write_limit(group.path, "memory.memsw.limit_in_bytes", memory);
-      }
-    }
-    if (group.pids && plan.pids != 0)
-      TRY(write_limit(group.path, "pids.max",
-                      std::to_string(plan.pids + (group.v2 ? kGuestPids : 0))));
-    if (group.cpu && plan.cpu_milli != 0) {
-      const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
-      if (group.v2) {
-        TRY(write_limit(group.path, "cpu.max", quota + " " + std::to_string(kCpuPeriodUs)));
-      } else {
-        TRY(write_limit(group.path, "cpu.cfs_period_us", std::to_string(kCpuPeriodUs)));
-        TRY(write_limit(group.path, "cpu.cfs_quota_us", quota));
-      }
-    }
-    // The first slot is there already.
-    if (group.v2) TRY(limit_slot(group, slot_path(group.path, kFirstSlot)));
+    if (!group.v2) TRY(make_group(group.path));
+    TRY(limit_group(group, plan));
   }
   return {};
+}
+
+Status CgroupTree::limit_group(const Group& group, const Plan& plan) const {
+  if (group.memory && plan.memory != 0) {
+    if (group.v2) {
+      TRY(limit_memory(group.path, plan.memory + kGuestMemory));
+    } else {
+      const std::string memory = std::to_string(plan.memory);
+      TRY(write_limit(group.path, "memory.limit_in_bytes", memory));
+      // Absent without swap accounting; then there is nothing to limit.
+      (void)write_limit(group.path, "memory.memsw.limit_in_bytes", memory);
+    }
+  }
+  if (group.pids && plan.pids != 0)
+    TRY(write_limit(group.path, "pids.max",
+                    std::to_string(plan.pids + (group.v2 ? kGuestPids : 0))));
+  if (!group.cpu || plan.cpu_milli == 0) return {};
+  const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
+  if (group.v2)
+    return write_limit(group.path, "cpu.max", quota + " " + std::to_string(kCpuPeriodUs));
+  TRY(write_limit(group.path, "cpu.cfs_period_us", std::to_string(kCpuPeriodUs)));
+  return write_limit(group.path, "cpu.cfs_quota_us", quota);
 }
 
 Status CgroupTree::limit_slot(const Group& group, const std::string& path) const {

@@ -79,11 +79,11 @@ inline constexpr std::uint32_t kFirstSlot = 1;
 class CgroupTree {
  public:
   CgroupTree() = default;
-  // Makes the sandbox's groups, still without limits, for the plan's id; `guest` is the host's id
-  // of PID 1 inside. On an error nothing is left.
+  // Makes of the sandbox's groups the one that the guest is born in, for the plan's id; `guest` is
+  // the host's id of PID 1 inside. On an error nothing is left.
   static Result<CgroupTree> create(const CgroupHost& host, const Plan& plan, uid_t guest);
-  // Writes the plan's limits, before anything of the sandbox runs in a group.
-  Status limit(const Plan& plan);
+  // Makes the others and writes the plan's limits. The first command's place comes after that.
+  Status complete(const Plan& plan);
   // The tree of a journal: the group directories by path, for remove().
   static CgroupTree adopt(std::vector<std::string> paths);
 
@@ -117,6 +117,7 @@ class CgroupTree {
   };
   // Lets the guest's children be born in (or below) a v2 group.
   Status give_birth_rights(const std::string& path) const;
+  Status limit_group(const Group& group, const Plan& plan) const;
   Status limit_slot(const Group& group, const std::string& path) const;
 
   std::vector<Group> groups_;

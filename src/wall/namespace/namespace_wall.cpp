@@ -18,6 +18,7 @@
 #include "base/sys.h"
 #include "image/host_etc_cache.h"
 #include "wall/namespace/box.h"
+#include "wall/namespace/broker.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/ids.h"
 #include "wall/namespace/parts.h"
@@ -76,6 +77,7 @@ class NamespacePrepared final : public Prepared {
 
   Status claim();
   Status admit() override;
+  void complete(int broker_fd) override;
   const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
   Status serve(int broker_fd) override;
@@ -86,6 +88,7 @@ class NamespacePrepared final : public Prepared {
   Status check_limits() const;
   Status note(const std::string& line);
   Status admit_steps();
+  Result<Completion> complete_steps();
   Result<std::unique_ptr<Box>> build_steps(int broker_fd);
   Result<pid_t> clone_guest(BoxParts& box);
 
@@ -99,10 +102,7 @@ class NamespacePrepared final : public Prepared {
   std::vector<std::uint32_t> dropped_slots_;  // launcher: still to be removed
   std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
   std::size_t live_slots_ = 0;                // launcher
-  Fd etc_;                                    // host image: its kept /etc
-  // Of the first command, and the guest's own; made before the plan is known.
-  SlotFiles first_slot_;
-  Fd guest_group_, freeze_;
+  Fd guest_group_;                            // that the guest is born in
 };
 
 Status NamespacePrepared::check_limits() const {
@@ -152,12 +152,10 @@ Status NamespacePrepared::claim() {
   for (const CgroupPlace& place : host_.places)
     lines += (lines.empty() ? "" : "\n") + place.path + "/caisson-" + plan_.id;
   if (!lines.empty()) TRY(note(lines));
-  TRY(steps_.enter("cgroup"));
+  TRY(steps_.enter("birth-group"));
   TRY_ASSIGN(groups_,
              CgroupTree::create(host_, plan_, mapped(ids_.outer_uids, 0).value_or(::geteuid())));
-  TRY_ASSIGN(first_slot_, groups_.make_slot(kFirstSlot));
   TRY_ASSIGN(guest_group_, groups_.guest_directory());
-  TRY_ASSIGN(freeze_, groups_.freeze_file());
   steps_.finish();
   return {};
 }
@@ -177,13 +175,30 @@ Status NamespacePrepared::admit_steps() {
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
   TRY(ids_.set_user(plan_.user_uid, plan_.user_gid));
-  TRY(check_limits());
-  TRY(groups_.limit(plan_));
-  if (plan_.image != PlanImage::kHost) return {};
+  return check_limits();
+}
+
+void NamespacePrepared::complete(int broker_fd) {
+  auto completed = complete_steps();
+  // A supervisor that has died meanwhile is noticed by whoever waits for it.
+  if (completed)
+    (void)send_completion(broker_fd, *completed);
+  else
+    (void)send_failure(broker_fd, steps_.name(std::move(completed).error()));
+  steps_.finish();
+}
+
+Result<Completion> NamespacePrepared::complete_steps() {
+  Completion completion;
+  TRY(steps_.enter("cgroup"));
+  TRY(groups_.complete(plan_));
+  TRY_ASSIGN(completion.first_slot, groups_.make_slot(kFirstSlot));
+  TRY_ASSIGN(completion.freeze, groups_.freeze_file());
+  if (plan_.image != PlanImage::kHost) return completion;
   TRY(steps_.enter("host-etc"));
-  TRY_ASSIGN(etc_,
+  TRY_ASSIGN(completion.etc,
              image::host_etc_directory(place_.run_directory_fd, plan_.user_uid, plan_.user_gid));
-  return {};
+  return completion;
 }
 
 Result<std::unique_ptr<Box>> NamespacePrepared::build(int broker_fd) {
@@ -200,13 +215,16 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   TRY(steps_.enter("clone"));
   TRY_ASSIGN(const pid_t pid, clone_guest(box));
   // What asks for rights outside is made while the setup child makes the rest.
-  TRY_ASSIGN(RootParts parts, make_parts(plan_, ids_, etc_.get(), steps_));
+  TRY_ASSIGN(RootParts parts, make_parts(plan_, ids_, steps_));
+  TRY(steps_.enter("complete"));
+  TRY_ASSIGN(Completion completion, receive_completion(broker_fd));
+  TRY(add_etc(parts, std::move(completion.etc), ids_.mode));
   // A child that has failed meanwhile says why instead.
   (void)send_parts(box.report.get(), std::move(parts));
   steps_.finish();
   box.guest_pid = static_cast<int>(pid);
-  box.first_slot = std::move(first_slot_);
-  box.freeze = std::move(freeze_);
+  box.first_slot = std::move(completion.first_slot);
+  box.freeze = std::move(completion.freeze);
   box.ids_mode = ids_.mode;
   box.supervisor_uid = ids_.supervisor_uid;
   box.supervisor_gid = ids_.supervisor_gid;
@@ -271,7 +289,6 @@ Result<pid_t> NamespacePrepared::clone_guest(BoxParts& box) {
     run_setup({.plan = plan_,
                .ids = ids_,
                .cgroups = host_.mode,
-               .etc_fd = etc_.get(),
                .channel = std::move(guest_channel),
                .report = std::move(report_there),
                .maps_written = std::move(maps_read)});
@@ -310,15 +327,12 @@ Status NamespacePrepared::serve(int broker_fd) {
       auto files =
           request.what == 'U' ? groups_.sandbox_files() : groups_.make_slot(request.number);
       if (!files) return sys::send_message(broker_fd, files.error().message(), {});
-      std::string present(SlotFiles::kCount, '\0');
-      std::vector<int> descriptors;
-      for (std::size_t i = 0; i < SlotFiles::kCount; ++i) {
-        if (!files->file[i].valid()) continue;
-        present[i] = 1;
-        descriptors.push_back(files->file[i].get());
-      }
-      return sys::send_message(broker_fd, present, descriptors);
+      return send_files(broker_fd, *files);
     }
+    case 'E':
+      // What is empty already goes while the supervisor and PID 1 come to their end.
+      (void)groups_.remove(0);
+      return {};
     case 'D':
       // Members may still be dying: whatever is not empty yet is tried again at the next request.
       dropped_slots_.push_back(request.number);

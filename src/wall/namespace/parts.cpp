@@ -41,7 +41,7 @@ std::vector<Fd*> slots(RootParts& parts) {
 
 }  // namespace
 
-Result<RootParts> make_parts(const Plan& plan, const Ids& ids, int etc_fd, Steps& steps) {
+Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps) {
   RootParts parts;
   parts.grants.resize(plan.grants.size());
   if (ids.mode != IdMode::kRoot) return parts;
@@ -60,10 +60,6 @@ Result<RootParts> make_parts(const Plan& plan, const Ids& ids, int etc_fd, Steps
       parts.overlay = std::move(outer.overlay);
       parts.image.reset();
     }
-  }
-  if (etc_fd >= 0) {
-    TRY_ASSIGN(parts.etc, clone_mount(etc_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                                  MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
   }
   TRY(steps.enter("grants"));
   Fd mapping;
@@ -90,6 +86,14 @@ Result<RootParts> make_parts(const Plan& plan, const Ids& ids, int etc_fd, Steps
   }
   TRY_ASSIGN(parts.devices, make_device_mount());
   return parts;
+}
+
+Status add_etc(RootParts& parts, Fd etc, IdMode mode) {
+  parts.etc = std::move(etc);
+  if (!parts.etc.valid() || mode != IdMode::kRoot) return {};
+  TRY_ASSIGN(parts.etc, clone_mount(parts.etc.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                                         MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  return {};
 }
 
 Status send_parts(int socket_fd, RootParts parts) {

@@ -19,12 +19,14 @@ struct RootParts {
   Fd image;           // detached mount of the image, idmapped; invalid: bind it inside
   Fd layer, overlay;  // the writable layer and the root over it (layer.h); invalid: make inside
   std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it inside
-  Fd etc;                  // detached mount of the kept /etc (host image); invalid: bind it inside
+  Fd etc;                  // the host image's kept /etc: a detached mount as root, else its path
   Fd devices;              // detached tmpfs with the device nodes; invalid: bind the host's
 };
 
-// `etc_fd` is the kept /etc, -1 without one. Without root's rights all parts are invalid.
-Result<RootParts> make_parts(const Plan& plan, const Ids& ids, int etc_fd, Steps& steps);
+// All but `etc`. Without root's rights all parts are invalid.
+Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps);
+// The kept /etc, where the sandbox has one.
+Status add_etc(RootParts& parts, Fd etc, IdMode mode);
 
 // Over a SOCK_SEQPACKET pair. receive_parts() waits; cancelled where the other end is gone.
 Status send_parts(int socket_fd, RootParts parts);

@@ -29,6 +29,10 @@ struct DeviceNode {
 constexpr DeviceNode kDeviceNodes[] = {{"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
                                        {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}};
 
+// Of what is only there to be read.
+constexpr std::uint64_t kBarred =
+    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+
 // The tty group of Debian and most others.
 constexpr std::uint32_t kTtyGroup = 5;
 
@@ -334,8 +338,6 @@ Status RootBuilder::mount_process(int proc_fd) {
   if (facts.f_type != PROC_SUPER_MAGIC)
     return fail(Error::internal("what is mounted on /proc is not a proc file system"));
   // Two sources cover everything: an empty file and an empty directory, both read-only.
-  constexpr std::uint64_t kBarred =
-      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
   if (!is_off(off_, Mechanism::kProcReadOnly)) {
     for (const char* name : kReadOnlyProc) {
       auto source = open_path(proc.get(), name);
@@ -377,23 +379,23 @@ Status RootBuilder::make_system() {
   // the control group file system itself is never mounted inside.
   TRY_ASSIGN(const Fd sys_dir, sys::openat2(root_.get(), "sys", O_PATH | O_DIRECTORY, 0,
                                             RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
-  const sys::MountOption options[] = {{"mode", "755"}, {"size", "64k"}, {"nr_inodes", "32"}};
-  TRY_ASSIGN(
-      const Fd mount,
-      sys::make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  // A directory of the layer that has no name inside: another file system would cost more than all
+  // that is in it.
+  TRY(make_directory(layer_.get(), ".sys", 0755));
+  TRY_ASSIGN(const Fd made, open_path(AT_FDCWD, std::string(kAssembly) + "/.sys"));
   const std::string memory = plan_.memory == 0 ? "max" : std::to_string(plan_.memory);
   const std::string quota = plan_.cpu_milli == 0 ? "max" : std::to_string(plan_.cpu_milli * 100);
   const auto put = [&](const std::string& path, const std::string& value) -> Status {
     const Fd file(
-        ::openat(mount.get(), path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444));
+        ::openat(made.get(), path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444));
     if (!file.valid()) return fail_errno("create " + path);
     const std::string line = value + "\n";
     if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
       return fail_errno("write " + path);
     return {};
   };
-  TRY(make_directory(mount.get(), "fs", 0755));
-  TRY(make_directory(mount.get(), "fs/cgroup", 0755));
+  TRY(make_directory(made.get(), "fs", 0755));
+  TRY(make_directory(made.get(), "fs/cgroup", 0755));
   TRY(put("fs/cgroup/memory.max", memory));
   TRY(put("fs/cgroup/memory.high", "max"));
   TRY(put("fs/cgroup/cpu.max", quota + " 100000"));
@@ -404,21 +406,20 @@ Status RootBuilder::make_system() {
   const bool beside = cgroups_ == CgroupMode::kUnified;
   const std::string place = beside ? "fs/" : "fs/cgroup/";
   for (const char* group : {"x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8"}) {
-    if (::symlinkat(beside ? "cgroup" : ".", mount.get(), (place + group).c_str()) != 0)
+    if (::symlinkat(beside ? "cgroup" : ".", made.get(), (place + group).c_str()) != 0)
       return fail_errno("symlink in /sys/fs");
   }
   // Without groups of ours /proc/self/cgroup still names the host's, which may be of either kind.
   if (cgroups_ != CgroupMode::kUnified) {
     for (const char* name : {"fs/cgroup/memory", "fs/cgroup/cpu"})
-      TRY(make_directory(mount.get(), name, 0755));
+      TRY(make_directory(made.get(), name, 0755));
     TRY(put("fs/cgroup/memory/memory.limit_in_bytes", plan_.memory == 0 ? kNoLegacyLimit : memory));
     // Node takes neither where one is missing.
     TRY(put("fs/cgroup/memory/memory.soft_limit_in_bytes", kNoLegacyLimit));
     TRY(put("fs/cgroup/cpu/cpu.cfs_quota_us", plan_.cpu_milli == 0 ? "-1" : quota));
     TRY(put("fs/cgroup/cpu/cpu.cfs_period_us", "100000"));
   }
-  TRY(sys::mount_setattr(mount.get(), false, MOUNT_ATTR_RDONLY, 0));
-  return sys::move_mount(mount.get(), sys_dir.get(), "");
+  return bind(made.get(), sys_dir.get(), "", kBarred);
 }
 
 Status RootBuilder::make_etc() {
@@ -436,11 +437,9 @@ Status RootBuilder::make_etc() {
     TRY_ASSIGN(const Fd host_etc, open_path(AT_FDCWD, "/etc"));
     return bind(host_etc.get(), root_.get(), "etc", safe_flags());
   }
-  constexpr std::uint64_t kBarred =
-      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
   Fd kept = std::move(parts_.etc);
-  if (!kept.valid()) {
-    TRY_ASSIGN(const Fd here, reopen_here(etc_fd_));
+  if (ids_.mode != IdMode::kRoot) {
+    TRY_ASSIGN(const Fd here, reopen_here(kept.get()));
     TRY_ASSIGN(kept, clone_mount(here.get(), kBarred));
   }
   TRY(sys::move_mount(kept.get(), etc.get(), ""));

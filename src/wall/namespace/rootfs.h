@@ -34,14 +34,11 @@ Result<Fd> make_device_mount();
 
 class RootBuilder {
  public:
-  // `etc_fd` is the kept /etc of the host image, borrowed.
-  RootBuilder(const Plan& plan, const Ids& ids, CgroupMode cgroups, int etc_fd, RootParts parts,
-              Steps& steps)
+  RootBuilder(const Plan& plan, const Ids& ids, CgroupMode cgroups, RootParts parts, Steps& steps)
       : plan_(plan),
         ids_(ids),
         cgroups_(cgroups),
         off_(plan.switches),
-        etc_fd_(etc_fd),
         parts_(std::move(parts)),
         steps_(steps) {}
 
@@ -74,7 +71,6 @@ class RootBuilder {
   const Ids& ids_;
   CgroupMode cgroups_;
   SwitchMask off_;
-  int etc_fd_;
   RootParts parts_;
   Steps& steps_;
   Fd layer_;  // tmpfs

@@ -278,7 +278,7 @@ Status Setup::run() {
       !off(Mechanism::kUtsNamespace))
     return fail_errno("sethostname");
   TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_.grants.size()));
-  RootBuilder root(plan_, input_.ids, input_.cgroups, input_.etc_fd, std::move(parts), steps_);
+  RootBuilder root(plan_, input_.ids, input_.cgroups, std::move(parts), steps_);
   TRY(root.build(proc_.get()));
   TRY(take_spaces());
   TRY(root.enter());

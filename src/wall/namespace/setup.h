@@ -21,7 +21,6 @@ struct SetupInput {
   const Plan& plan;
   const Ids& ids;
   CgroupMode cgroups = CgroupMode::kNone;
-  int etc_fd = -1;  // the kept /etc of the host image, borrowed
   Fd channel;       // the guest's end
   Fd report;        // SOCK_SEQPACKET to the supervisor, by which the parts of the root come
   Fd maps_written;  // two bytes once the supervisor has written U's maps

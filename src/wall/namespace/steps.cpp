@@ -8,10 +8,11 @@
 namespace caisson::wall {
 
 const char* const kStepNames[] = {
-    "sweep",  "register", "ids",    "journal", "cgroup",  "publish", "admit",   "host-etc",
-    "fork",   "clone",    "maps",   "image",   "grants",  "enter",   "private", "network",
-    "userns", "layer",    "root",   "device",  "process", "system",  "etc",     "bind",
-    "spaces", "pivot",    "limits", "exec",    "confine", "ready",   "up",
+    "sweep",    "register", "ids",     "journal", "birth-group", "admit",  "fork",
+    "cgroup",   "host-etc", "publish", "clone",   "maps",        "image",  "grants",
+    "complete", "enter",    "private", "network", "userns",      "layer",  "root",
+    "device",   "process",  "system",  "etc",     "bind",        "spaces", "pivot",
+    "limits",   "exec",     "confine", "ready",   "up",
 };
 const std::size_t kStepCount = sizeof kStepNames / sizeof kStepNames[0];
 

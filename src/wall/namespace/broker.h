@@ -1,0 +1,35 @@
+// What the launcher, which keeps its rights, and the supervisor, which gives them up, say to each
+// other over their SOCK_SEQPACKET pair.
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/namespace/cgroup.h"
+
+namespace caisson::wall {
+
+// A request of the box to the launcher, which alone can still make control groups.
+struct BrokerRequest {
+  char what = 0;  // 'S' make a slot, 'D' remove it, 'U' the box's own counters, 'E' it is over
+  std::uint32_t number = 0;
+};
+
+// The answer to 'S' and 'U': the files, or the sentence of an error.
+Status send_files(int broker_fd, const SlotFiles& files);
+Result<SlotFiles> receive_files(int broker_fd);
+
+// What the launcher makes while the supervisor clones the guest.
+struct Completion {
+  SlotFiles first_slot;
+  Fd freeze;  // cgroup.freeze, where there is one
+  Fd etc;     // the host image's kept /etc (O_PATH)
+};
+
+Status send_completion(int broker_fd, const Completion& completion);
+Status send_failure(int broker_fd, const Error& error);
+// Waits. Error: the launcher's, or that it is gone.
+Result<Completion> receive_completion(int broker_fd);
+
+}  // namespace caisson::wall
