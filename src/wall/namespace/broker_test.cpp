@@ -43,6 +43,8 @@ class Broker : public ::testing::Test {
         wall_->prepare(plan_, {.run_directory_fd = run_.get(), .sandbox_directory_fd = box_.get()});
     ASSERT_TRUE(prepared.has_value()) << prepared.error().message();
     prepared_ = std::move(*prepared);
+    const Status admitted = prepared_->admit();
+    ASSERT_TRUE(admitted.has_value()) << admitted.error().message();
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     here_ = Fd(ends[0]);
