@@ -13,9 +13,15 @@ target_compile_options(caisson_flags INTERFACE -Wall -Wextra -Wshadow -Wconversi
   -Wno-missing-field-initializers -fno-strict-aliasing)
 target_compile_definitions(caisson_flags INTERFACE CAISSON_VERSION="${PROJECT_VERSION}" _GNU_SOURCE
   CAISSON_LIBEXECDIR="${CMAKE_INSTALL_FULL_LIBEXECDIR}/caisson")
+# For what looks at switches and fault points. Everything else is compiled alike in both builds, so
+# that the compiler's cache has it already.
+add_library(caisson_switches INTERFACE)
 if(CAISSON_TEST_SWITCHES)
-  target_compile_definitions(caisson_flags INTERFACE CAISSON_TEST_SWITCHES=1)
+  target_compile_definitions(caisson_switches INTERFACE CAISSON_TEST_SWITCHES=1)
 endif()
+# Test programs are compiled once for each run of theirs; what they test is optimized all the same.
+add_library(caisson_test_flags INTERFACE)
+target_compile_options(caisson_test_flags INTERFACE -O0)
 if(CAISSON_SANITIZE)
   target_compile_options(caisson_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(caisson_flags INTERFACE -fsanitize=address,undefined)
@@ -26,8 +32,9 @@ endif()
 
 # caisson_library(base DEPENDS …): a static library of every *.cpp of this folder (and of the named
 # SUBFOLDERS) but tests and main files, and a test program caisson_<name>_test of its *_test.cpp.
+# With SWITCHES both are compiled with the switches where the build has them.
 function(caisson_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;SUBFOLDERS;TEST_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "SWITCHES" "" "DEPENDS;SUBFOLDERS;TEST_DEPENDS" ${ARGN})
   set(patterns *.cpp)
   foreach(sub ${ARG_SUBFOLDERS})
     list(APPEND patterns ${sub}/*.cpp)
@@ -43,9 +50,16 @@ function(caisson_library name)
     add_library(caisson_${name} INTERFACE)
     target_link_libraries(caisson_${name} INTERFACE caisson_flags ${ARG_DEPENDS})
   endif()
+  if(sources AND ARG_SWITCHES)
+    target_link_libraries(caisson_${name} PRIVATE caisson_switches)
+  endif()
   if(tests)
     add_executable(caisson_${name}_test ${tests})
-    target_link_libraries(caisson_${name}_test PRIVATE caisson_${name} ${ARG_TEST_DEPENDS} GTest::gtest_main GTest::gmock)
+    target_link_libraries(caisson_${name}_test PRIVATE caisson_${name} ${ARG_TEST_DEPENDS} caisson_test_flags
+      GTest::gtest_main GTest::gmock)
+    if(ARG_SWITCHES)
+      target_link_libraries(caisson_${name}_test PRIVATE caisson_switches)
+    endif()
     set_target_properties(caisson_${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_dependencies(caisson_unit_tests caisson_${name}_test)
     add_test(NAME unit.${name} COMMAND caisson_${name}_test)

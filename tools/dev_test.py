@@ -243,6 +243,29 @@ class Commands(unittest.TestCase):
         self.check(["help"], 0, "usage: ./dev COMMAND")
         self.check([], 0, "usage: ./dev COMMAND")
 
+    def test_an_image_needs_ids_and_says_so_before_anything_is_fetched(self):
+        become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)
+            # Called by the text, since the tree may be closed to that user.
+            with open(ROOT + "/images/base/build") as file:
+                script = file.read().replace("/etc/subuid /etc/subgid", "/dev/null")
+            for name in ("mmdebstrap", "npm"):
+                path = os.path.join(folder, name)
+                with open(path, "w") as file:
+                    file.write("#!/bin/sh\necho fetched\nexit 1\n")
+                os.chmod(path, 0o755)
+            path = os.path.join(folder, "build")
+            with open(path, "w") as file:
+                file.write(script)
+            shutil.copy(ROOT + "/images/base/packages", folder)
+            done = subprocess.run([*become, "bash", path, "--output", os.path.join(folder, "base.tar.zst")],
+                                  stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False,
+                                  env={"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"})
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("usermod --add-subuids", done.stderr)
+        self.assertNotIn("fetch", done.stderr + done.stdout)
+
     def test_bad_arguments(self):
         self.check(["nonsense"], 1, "no command 'nonsense'")
         self.check(["test", "--quick"], 1, "test knows only --all, not --quick")

@@ -5,8 +5,10 @@
 
 #include <cerrno>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/file_time.h"
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "box/file_client.h"
@@ -21,10 +23,10 @@ class CopyIn {
  public:
   CopyIn(FileClient& client, std::uint32_t extra_mode) : client_(client), extra_mode_(extra_mode) {}
 
-  Status file(int fd, const std::string& inside, std::uint32_t mode) {
+  Status file(int fd, const std::string& inside, const struct stat& info) {
     std::string buffer(kReadSize, '\0');
-    return client_.write(inside, (mode & 0777) | (extra_mode_ & 0666),
-                         [&]() -> Result<std::string> {
+    return client_.write(inside, (info.st_mode & 0777) | (extra_mode_ & 0666),
+                         to_nanoseconds(info.st_mtim), [&]() -> Result<std::string> {
                            for (;;) {
                              const ssize_t count = ::read(fd, buffer.data(), buffer.size());
                              if (count < 0 && errno == EINTR) continue;
@@ -55,12 +57,20 @@ class CopyIn {
     return {};
   }
 
-  Status directory(int fd, const std::string& inside, std::uint32_t mode, std::size_t depth) {
+  Status directory(int fd, const std::string& inside, const struct stat& info, std::size_t depth) {
     // Its owner must be able to fill it.
-    TRY(client_.make_directory(inside, (mode & 0777) | 0700));
+    TRY(client_.make_directory(inside, (info.st_mode & 0777) | 0700));
+    directories_.emplace_back(inside, to_nanoseconds(info.st_mtim));
     // Not left to mkdir, which the umask would narrow.
     if (extra_mode_ != 0) TRY(client_.change_mode(inside, extra_mode_));
     return contents(fd, inside, depth);
+  }
+
+  // Waits for everything that was sent. Only then: what is made in a directory changes its time.
+  Status finish() {
+    TRY(client_.settle());
+    for (const auto& [inside, modified] : directories_) TRY(client_.set_modified(inside, modified));
+    return client_.settle();
   }
 
  private:
@@ -82,18 +92,19 @@ class CopyIn {
       if (length <= 0) return fail_errno("readlink for " + inside);
       return client_.symlink(inside, {target, static_cast<std::size_t>(length)});
     }
-    if (S_ISDIR(info.st_mode)) return directory(found.get(), inside, info.st_mode, depth + 1);
+    if (S_ISDIR(info.st_mode)) return directory(found.get(), inside, info, depth + 1);
     if (!S_ISREG(info.st_mode))
       return fail(Error::invalid("the source of " + inside +
                                  " is neither file, folder nor link and cannot be copied"));
     auto opened = reopen(found.get(), O_RDONLY | O_NONBLOCK);
     if (!opened.has_value()) return fail(std::move(opened).error().with("for " + inside));
-    return file(opened->get(), inside, info.st_mode);
+    return file(opened->get(), inside, info);
   }
 
   FileClient& client_;
   std::uint32_t extra_mode_;
   std::size_t entries_ = 0;
+  std::vector<std::pair<std::string, std::uint64_t>> directories_;  // path inside, time
 };
 
 Status copy_as(FileClient& client, const HostPath& source, const std::string& inside,
@@ -102,14 +113,14 @@ Status copy_as(FileClient& client, const HostPath& source, const std::string& in
   struct stat info = {};
   if (::fstat(source.fd.get(), &info) != 0) return fail_errno("fstat");
   if (source.directory) {
-    TRY(copy.directory(source.fd.get(), inside, info.st_mode, 1));
+    TRY(copy.directory(source.fd.get(), inside, info, 1));
   } else {
     TRY_ASSIGN(const Fd file, reopen(source.fd.get(), O_RDONLY | O_NONBLOCK));
     if (const std::size_t slash = inside.rfind('/'); slash > 0)
       TRY(client.make_directory(inside.substr(0, slash), 0755));
-    TRY(copy.file(file.get(), inside, info.st_mode));
+    TRY(copy.file(file.get(), inside, info));
   }
-  return client.settle();
+  return copy.finish();
 }
 
 }  // namespace

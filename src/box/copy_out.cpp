@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/file_time.h"
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "box/file_client.h"
@@ -63,8 +64,10 @@ class PendingFile {
     return {};
   }
 
-  Status take_place(const std::string& name) {
+  Status take_place(const std::string& name, std::optional<std::uint64_t> modified) {
     if (::ftruncate(fd_.get(), static_cast<off_t>(size_)) != 0) return fail_errno("truncate");
+    if (modified && ::futimens(fd_.get(), ModificationTime(*modified).times) != 0)
+      return fail_errno("setting the times of " + name);
     if (::renameat(directory_fd_, name_.c_str(), directory_fd_, name.c_str()) != 0)
       return fail_errno("replace " + name);
     directory_fd_ = -1;
@@ -95,20 +98,20 @@ class CopyOut {
  public:
   CopyOut(FileClient& client, std::uint64_t most_bytes) : client_(client), left_(most_bytes) {}
 
-  Status file(const std::string& inside, std::uint32_t mode, int directory_fd,
+  Status file(const std::string& inside, const InsideEntry& entry, int directory_fd,
               const std::string& name) {
-    TRY_ASSIGN(PendingFile pending, PendingFile::create(directory_fd, (mode & 0111) != 0));
+    TRY_ASSIGN(PendingFile pending, PendingFile::create(directory_fd, (entry.mode & 0111) != 0));
     TRY(client_.read(inside, [&](std::string_view bytes) -> Status {
       if (bytes.size() > left_)
         return fail(Error::exhausted(inside + " is larger than may be copied out"));
       left_ -= bytes.size();
       return pending.append(bytes);
     }));
-    return pending.take_place(name);
+    return pending.take_place(name, entry.modified);
   }
 
-  // Everything below `inside` into the open directory.
-  Status tree(const std::string& inside, int root_fd) {
+  // Everything below the directory `inside`, which is `top`, into the open directory.
+  Status tree(const std::string& inside, const InsideEntry& top, int root_fd) {
     TRY_ASSIGN(std::vector<InsideEntry> entries, client_.list(inside, kMostEntries));
     std::string skipped;
     for (const InsideEntry& entry : entries) {
@@ -116,6 +119,11 @@ class CopyOut {
         return fail(Error(Code::kDataLoss, inside + " has an entry whose name cannot be"));
       TRY(one(inside, entry, root_fd, skipped));
     }
+    // Last, since what is made in a directory changes its time.
+    for (const InsideEntry& entry : entries) {
+      if (entry.type == proto::FileType::kDirectory) set_modified(root_fd, entry.name, entry);
+    }
+    set_modified(root_fd, ".", top);
     if (!skipped.empty())
       return fail(Error::precondition("copied, but for links that lead out of it: " + skipped));
     return {};
@@ -135,7 +143,7 @@ class CopyOut {
           return fail_errno("mkdir " + entry.name);
         return {};
       case proto::FileType::kRegular:
-        return file(inside + "/" + entry.name, entry.mode, directory.get(), name);
+        return file(inside + "/" + entry.name, entry, directory.get(), name);
       case proto::FileType::kSymlink: {
         const auto depth = static_cast<std::size_t>(std::ranges::count(entry.name, '/'));
         if (!link_stays_inside(entry.target, depth)) {
@@ -148,6 +156,14 @@ class CopyOut {
         return fail(Error::precondition(inside + "/" + entry.name +
                                         " is neither file, folder nor link and cannot be copied"));
     }
+  }
+
+  // A directory that was there already may be somebody else's, and then keeps its time.
+  static void set_modified(int root_fd, const std::string& path, const InsideEntry& entry) {
+    if (!entry.modified) return;
+    const auto directory = sys::openat2(root_fd, path, O_RDONLY | O_DIRECTORY, 0, kBeneath);
+    if (directory)
+      static_cast<void>(::futimens(directory->get(), ModificationTime(*entry.modified).times));
   }
 
   static Status link(const std::string& target, int directory_fd, const std::string& name) {
@@ -221,17 +237,16 @@ Status copy_out(Connection& connection, const std::string& inside, const HostTar
   const bool into = target.inside.valid() && (target.name.empty() || existing == Existing::kInto);
   switch (there->type) {
     case proto::FileType::kRegular:
-      if (target.inside.valid())
-        return copy.file(inside, there->mode, target.inside.get(), own_name);
-      return copy.file(inside, there->mode, target.folder.get(), target.name);
+      if (target.inside.valid()) return copy.file(inside, *there, target.inside.get(), own_name);
+      return copy.file(inside, *there, target.folder.get(), target.name);
     case proto::FileType::kDirectory: {
       if (into && is_entry_name(own_name)) {
         TRY_ASSIGN(const Fd root, enter(target.inside.get(), own_name));
-        return copy.tree(inside, root.get());
+        return copy.tree(inside, *there, root.get());
       }
-      if (target.inside.valid()) return copy.tree(inside, target.inside.get());
+      if (target.inside.valid()) return copy.tree(inside, *there, target.inside.get());
       TRY_ASSIGN(const Fd root, enter(target.folder.get(), target.name));
-      return copy.tree(inside, root.get());
+      return copy.tree(inside, *there, root.get());
     }
     case proto::FileType::kSymlink:
       return fail(Error::precondition(inside + " is a symbolic link, which is not followed; copy " +

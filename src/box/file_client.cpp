@@ -26,6 +26,7 @@ Result<InsideEntry> entry_of(const proto::FieldReader& fields) {
     return fail(broken("a file of unknown type"));
   entry.type = static_cast<proto::FileType>(type);
   entry.mode = static_cast<std::uint32_t>(fields.number_or_none(Tag::kMode).value_or(0) & 0777);
+  entry.modified = fields.number_or_none(Tag::kMtimeNs);
   if (fields.has(Tag::kTarget)) {
     TRY_ASSIGN(const std::string_view target, fields.text(Tag::kTarget));
     entry.target = target;
@@ -99,7 +100,8 @@ Status FileClient::take(const proto::Frame& frame) {
     case FrameType::kClose: {
       TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
       request.closed = true;
-      if (fields.has(Tag::kErrorCode)) request.error = error_of(fields, request.what);
+      if (fields.has(Tag::kErrorCode) && !request.may_fail)
+        request.error = error_of(fields, request.what);
       return {};
     }
     default:
@@ -225,12 +227,23 @@ Status FileClient::symlink(const std::string& path, std::string_view target) {
   return make();
 }
 
-Status FileClient::write(const std::string& path, std::uint32_t mode, const Source& source) {
+Status FileClient::set_modified(const std::string& path, std::uint64_t modified) {
+  Request request;
+  request.what = "setting the times of " + path;
+  request.may_fail = true;
+  TRY(open(fields(FileOperation::kSetTimes, path).put_u64(Tag::kMtimeNs, modified),
+           std::move(request)));
+  return {};
+}
+
+Status FileClient::write(const std::string& path, std::uint32_t mode, std::uint64_t modified,
+                         const Source& source) {
   Request opened;
   opened.what = "write " + path;
-  TRY_ASSIGN(
-      const std::uint32_t stream,
-      open(fields(FileOperation::kWrite, path).put_u32(Tag::kMode, mode), std::move(opened)));
+  TRY_ASSIGN(const std::uint32_t stream, open(fields(FileOperation::kWrite, path)
+                                                  .put_u32(Tag::kMode, mode)
+                                                  .put_u64(Tag::kMtimeNs, modified),
+                                              std::move(opened)));
   const auto channel = static_cast<std::uint8_t>(Channel::kIn);
   Request& request = open_.at(stream);
   for (;;) {

@@ -23,7 +23,8 @@ struct InsideEntry {
   std::string name;  // of a listing: below the listed directory
   proto::FileType type = proto::FileType::kRegular;
   std::uint32_t mode = 0;
-  std::string target;  // of a link
+  std::optional<std::uint64_t> modified;  // nanoseconds, base/file_time.h
+  std::string target;                     // of a link
 };
 
 class FileClient {
@@ -43,9 +44,14 @@ class FileClient {
   Status make_directory(const std::string& path, std::uint32_t mode);
   Status change_mode(const std::string& path, std::uint32_t mode);
   Status symlink(const std::string& path, std::string_view target);
+  // Of a directory that is filled. One that was there already may be somebody else's and then keeps
+  // its time: no error.
+  Status set_modified(const std::string& path, std::uint64_t modified);
   // The next piece of a file that is being written; empty at its end.
   using Source = std::function<Result<std::string>()>;
-  Status write(const std::string& path, std::uint32_t mode, const Source& source);
+  // `modified` as in base/file_time.h.
+  Status write(const std::string& path, std::uint32_t mode, std::uint64_t modified,
+               const Source& source);
   // Waits until every request is answered.
   Status settle();
 
@@ -56,6 +62,7 @@ class FileClient {
     std::string what;  // for messages
     Credit credit;
     bool closed = false;
+    bool may_fail = false;
     std::optional<Error> error;
     std::function<Status(std::string_view)> on_data;
     std::function<Status(const proto::FieldReader&)> on_event;

@@ -5,6 +5,7 @@
 // regular files, directories, links as links. Out: the same, but of links only those that stay
 // inside the tree that is copied; every file is written beside its place and renamed over it, so
 // that a host file is replaced as a whole or not at all, and long runs of zero bytes become holes.
+// Both ways files and directories keep their time of modification.
 // Depth, number of entries, bytes and length of names are bounded. One thread; nothing else may use
 // the connection meanwhile.
 #pragma once

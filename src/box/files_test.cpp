@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file_time.h"
 #include "box/fake_supervisor.h"
 
 namespace caisson::box {
@@ -50,6 +51,7 @@ struct FakeEntry {
   proto::FileType type = proto::FileType::kRegular;
   std::string content;  // or a link's target
   std::uint32_t mode = 0644;
+  std::optional<std::uint64_t> modified = {};
 };
 
 std::string entry_fields(const FakeEntry& entry) {
@@ -57,6 +59,7 @@ std::string entry_fields(const FakeEntry& entry) {
   fields.put(Tag::kName, entry.name)
       .put_u8(Tag::kFileType, static_cast<std::uint8_t>(entry.type))
       .put_u32(Tag::kMode, entry.mode);
+  if (entry.modified) fields.put_u64(Tag::kMtimeNs, *entry.modified);
   if (entry.type == proto::FileType::kSymlink) fields.put(Tag::kTarget, entry.content);
   return fields.bytes();
 }
@@ -142,6 +145,25 @@ TEST_F(CopyOutTest, ATreeIsMergedIntoAFolder) {
   EXPECT_EQ(text("to/new/d/l"), std::string(10'000, 'g'));
   ASSERT_TRUE(copy({.type = kDirectory}, entries, "to/new").has_value());  // again, into itself
   EXPECT_EQ(count("to/new"), 2u);
+}
+
+TEST_F(CopyOutTest, FilesAndFoldersKeepTheirTime) {
+  constexpr std::uint64_t kThen = 1'600'000'000'123'456'789;
+  const std::vector<FakeEntry> entries = {
+      {.name = "d", .type = kDirectory, .modified = kThen + 1},
+      {.name = "d/f", .content = "inner", .modified = kThen + 2},
+      {.name = "d/e", .type = kDirectory, .modified = static_cast<std::uint64_t>(INT64_MIN)},
+      {.name = "d/e/g", .content = "g"}};  // without a time: now
+  ASSERT_TRUE(copy({.type = kDirectory, .modified = kThen}, entries, "to/new").has_value());
+  const auto modified = [&](const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(::stat((folder_ + "/to/new" + path).c_str(), &info), 0) << path;
+    return to_nanoseconds(info.st_mtim);
+  };
+  EXPECT_EQ(modified(""), kThen);
+  EXPECT_EQ(modified("/d"), kThen + 1);
+  EXPECT_EQ(modified("/d/f"), kThen + 2);
+  EXPECT_GT(modified("/d/e/g"), kThen + 2);
 }
 
 TEST_F(CopyOutTest, ALinkOfTheHostIsReplacedAndNeverFollowed) {

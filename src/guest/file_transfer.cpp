@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_time.h"
 #include "guest/files.h"
 
 namespace caisson::guest {
@@ -49,8 +50,16 @@ Status take_input(int fd, const std::string& path, WorkerLink& link) {
 
 struct WriteOptions {
   std::optional<mode_t> mode;
+  std::optional<std::uint64_t> modified;  // nanoseconds, base/file_time.h
   bool append = false, exclusive = false, atomic = false;
 };
+
+// After the last byte: writing would change the time again.
+Status set_modified(int fd, const WriteOptions& options, const std::string& path) {
+  if (options.modified && ::futimens(fd, ModificationTime(*options.modified).times) != 0)
+    return fail_errno("setting the times of " + path);
+  return {};
+}
 
 Result<std::string> temporary_name(const std::string& path) {
   std::uint64_t random = 0;
@@ -73,6 +82,7 @@ Status write_atomically(const std::string& path, const WriteOptions& options, Wo
   const auto write = [&]() -> Status {
     TRY_ASSIGN(const Fd file, open_regular(temporary, O_WRONLY | O_CREAT | O_EXCL, 0600));
     TRY(take_input(file.get(), path, link));
+    TRY(set_modified(file.get(), options, path));
     if (::fchmod(file.get(), mode) != 0) return fail_errno("chmod " + path);
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(),
                     options.exclusive ? RENAME_NOREPLACE : 0) != 0)
@@ -116,7 +126,10 @@ Status write_file(const proto::FieldReader& fields, WorkerLink& link) {
   TRY_ASSIGN(const std::uint64_t exclusive, number_field(fields, Tag::kExclusive, 0));
   TRY_ASSIGN(const std::uint64_t atomic, number_field(fields, Tag::kAtomic, 0));
   TRY_ASSIGN(const std::uint64_t parents, number_field(fields, Tag::kRecursive, 0));
-  WriteOptions options{std::nullopt, append != 0, exclusive != 0, atomic != 0};
+  WriteOptions options{.append = append != 0, .exclusive = exclusive != 0, .atomic = atomic != 0};
+  if (fields.has(Tag::kMtimeNs)) {
+    TRY_ASSIGN(options.modified, fields.number(Tag::kMtimeNs));
+  }
   if (fields.has(Tag::kMode)) {
     TRY_ASSIGN(const std::uint64_t mode, fields.number(Tag::kMode));
     if (mode > 0777) return fail(Error::invalid("write " + path + ": the mode is above 0777"));
@@ -135,7 +148,8 @@ Status write_file(const proto::FieldReader& fields, WorkerLink& link) {
   // Not by O_TRUNC, which would act before the kind of the file is known.
   if (!options.append && ::ftruncate(file.get(), 0) != 0) return fail_errno("truncate " + path);
   if (options.mode && ::fchmod(file.get(), *options.mode) != 0) return fail_errno("chmod " + path);
-  return take_input(file.get(), path, link);
+  TRY(take_input(file.get(), path, link));
+  return set_modified(file.get(), options, path);
 }
 
 }  // namespace caisson::guest

@@ -8,6 +8,7 @@
 #include <climits>
 #include <utility>
 
+#include "base/file_time.h"
 #include "base/kernel_abi.h"
 #include "guest/users.h"
 
@@ -135,20 +136,10 @@ Status change_owner(const proto::FieldReader& fields) {
 }
 
 Status set_times(const proto::FieldReader& fields) {
-  constexpr std::int64_t kSecond = 1'000'000'000;
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const std::uint64_t raw, fields.number(Tag::kMtimeNs));
   TRY_ASSIGN(const int flags, follow_flag(fields));
-  const auto time = static_cast<std::int64_t>(raw);
-  timespec times[2] = {};
-  times[0].tv_nsec = UTIME_OMIT;
-  times[1].tv_sec = time / kSecond;
-  times[1].tv_nsec = time % kSecond;
-  if (times[1].tv_nsec < 0) {
-    times[1].tv_nsec += kSecond;
-    --times[1].tv_sec;
-  }
-  if (::utimensat(AT_FDCWD, path.c_str(), times, flags) != 0)
+  if (::utimensat(AT_FDCWD, path.c_str(), ModificationTime(raw).times, flags) != 0)
     return fail_errno("setting the times of " + path);
   return {};
 }
@@ -208,8 +199,7 @@ void put_status(proto::Fields& fields, const struct stat& status) {
       .put_u32(Tag::kUid, status.st_uid)
       .put_u32(Tag::kGid, status.st_gid)
       .put_u64(Tag::kSize, static_cast<std::uint64_t>(status.st_size))
-      .put_u64(Tag::kMtimeNs, static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
-                                  static_cast<std::uint64_t>(status.st_mtim.tv_nsec))
+      .put_u64(Tag::kMtimeNs, to_nanoseconds(status.st_mtim))
       .put_u64(Tag::kInode, status.st_ino)
       .put_u64(Tag::kLinkCount, status.st_nlink);
 }

@@ -101,6 +101,21 @@ TEST_F(Files, AtomicWriteReplacesAtTheEndAlone) {
   EXPECT_EQ(status.st_mode & 07777, 0640u);
 }
 
+TEST_F(Files, WriteSetsTheTimeAfterTheLastByte) {
+  for (const std::uint8_t atomic : {0, 1}) {
+    const Seen seen = write(operation(FileOperation::kWrite, root_ + "/f")
+                                .put_u8(Tag::kAtomic, atomic)
+                                .put_u64(Tag::kMtimeNs, 1'600'000'000'123'456'789),
+                            "bytes");
+    EXPECT_EQ(seen.error_text(), "");
+    struct stat status{};
+    ASSERT_EQ(::stat((root_ + "/f").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mtim.tv_sec, 1'600'000'000);
+    EXPECT_EQ(status.st_mtim.tv_nsec, 123'456'789);
+    ASSERT_EQ(::unlink((root_ + "/f").c_str()), 0);
+  }
+}
+
 TEST_F(Files, ACancelledAtomicWriteLeavesNothing) {
   write(root_ + "/f", "old");
   const std::uint32_t stream = guest_.open(

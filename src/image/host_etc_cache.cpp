@@ -1,6 +1,7 @@
 #include "image/host_etc_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@ constexpr const char* kUnfinishedFile = ".new.";  // replace_file_at's
 constexpr std::size_t kMaxSources = 256 * 1024;
 constexpr int kMaxDepth = 8;
 constexpr off_t kMaxFile = 16 << 20;
+constexpr int kMostAttempts = 100;
 constexpr const char* kNoMachine = "00000000000000000000000000000000";
 
 // What the directory was made from, as text: one line a path. Its digest names the directory.
@@ -32,7 +34,7 @@ class Signature {
              std::to_string(facts.st_ctim.tv_nsec) + "\n";
   }
   // 64-bit FNV-1a. Nobody but the owner of RUN can choose what goes in.
-  std::string name() const {
+  std::string digest() const {
     std::uint64_t digest = 0xcbf29ce484222325u;
     for (const char byte : text_) {
       digest ^= static_cast<unsigned char>(byte);
@@ -49,21 +51,69 @@ std::string user_key(std::uint32_t uid, std::uint32_t gid) {
   return std::to_string(uid) + "-" + std::to_string(gid);
 }
 
-// The signature of these paths as they are now; nullopt when one is gone.
-std::optional<Signature> sign(int etc_fd, const std::string& key, const std::string& sources) {
+std::string sources_name(const std::string& key) {
+  return "sources-" + key;
+}
+
+// The name of the directory that is made from these paths as they are now; "" when one is gone.
+std::string generation_name(int etc_fd, const std::string& key, const std::string& sources) {
   Signature signature;
   struct stat facts{};
   std::size_t start = 0;
   while (start < sources.size()) {
     const std::size_t end = std::min(sources.find('\n', start), sources.size());
     const std::string path = sources.substr(start, end - start);
-    if (::fstatat(etc_fd, path.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
+    if (::fstatat(etc_fd, path.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) return "";
     signature.add(path, facts);
     start = end + 1;
   }
   struct stat user{};
   signature.add(key + " " CAISSON_VERSION, user);
-  return signature;
+  return key + "-" + signature.digest();
+}
+
+// The name under which this user's directory is, if it was made from what is there now; else "".
+std::string current_name(int etc_fd, int folder_fd, const std::string& key) {
+  const auto sources = sys::read_file(folder_fd, sources_name(key), kMaxSources);
+  return sources ? generation_name(etc_fd, key, *sources) : "";
+}
+
+// The kept directory of that name with a shared lock; invalid when there is none, or when somebody
+// is taking it away.
+Fd open_kept(int folder_fd, const std::string& name) {
+  Fd kept(::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!kept.valid() || ::flock(kept.get(), LOCK_SH | LOCK_NB) != 0) return {};
+  struct stat locked{}, named{};
+  if (::fstat(kept.get(), &locked) != 0 ||
+      ::fstatat(folder_fd, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0 ||
+      locked.st_dev != named.st_dev || locked.st_ino != named.st_ino)
+    return {};
+  return kept;
+}
+
+// Removes the directories of every user that were made from an /etc that is no more, but those that
+// a sandbox still shows. The caller holds RUN/sweep shared.
+void remove_old_generations(int etc_fd, int folder_fd) {
+  const auto names = list_directory(folder_fd);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    // USER-GROUP-DIGEST
+    const std::size_t last = name.rfind('-');
+    if (last == std::string::npos || name.find_first_not_of("0123456789-") != std::string::npos)
+      continue;
+    const std::string key = name.substr(0, last);
+    const std::string current = current_name(etc_fd, folder_fd, key);
+    if (name == current) continue;
+    const Fd old(
+        ::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!old.valid() || ::flock(old.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    // Away from its name first: who opens it from here on sees that it is not the named one.
+    const std::string away = kUnfinished + name;
+    if (::renameat(folder_fd, name.c_str(), folder_fd, away.c_str()) != 0) continue;
+    (void)remove_tree_at(folder_fd, away);
+    if (::faccessat(folder_fd, current.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+      (void)::unlinkat(folder_fd, sources_name(key).c_str(), 0);
+  }
 }
 
 class Builder {
@@ -209,20 +259,14 @@ std::vector<std::string> unfinished(int run_directory_fd) {
 
 }  // namespace
 
-Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint32_t gid) {
-  const Fd etc(::open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!etc.valid()) return fail_errno("open /etc");
+Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint32_t gid,
+                              const std::string& etc_path) {
+  const Fd etc(::open(etc_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!etc.valid()) return fail_errno("open " + etc_path);
   const std::string key = user_key(uid, gid);
-  const std::string list = "sources-" + key;
-  const auto open_kept = [&](int folder_fd, const std::string& sources) -> Fd {
-    const auto signature = sign(etc.get(), key, sources);
-    if (!signature) return {};
-    return Fd(::openat(folder_fd, signature->name().c_str(),
-                       O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  };
   TRY_ASSIGN(const Fd folder, open_or_make_directory_at(run_directory_fd, kFolder));
-  if (const auto sources = sys::read_file(folder.get(), list, kMaxSources)) {
-    if (Fd kept = open_kept(folder.get(), *sources); kept.valid()) return kept;
+  if (const std::string name = current_name(etc.get(), folder.get(), key); !name.empty()) {
+    if (Fd kept = open_kept(folder.get(), name); kept.valid()) return kept;
   }
   // While it is held nobody sweeps, so that what sweep_host_etc() finds is nobody's.
   TRY_ASSIGN(const std::optional<Fd> making,
@@ -231,23 +275,33 @@ Result<Fd> host_etc_directory(int run_directory_fd, std::uint32_t uid, std::uint
   TRY(remove_tree_at(folder.get(), beside));
   if (::mkdirat(folder.get(), beside.c_str(), 0755) != 0) return fail_errno("mkdir etc");
   const auto make = [&]() -> Result<Fd> {
-    TRY_ASSIGN(const Fd target, open_directory_at(folder.get(), beside));
+    TRY_ASSIGN(Fd target, open_directory_at(folder.get(), beside));
     if (::fchmod(target.get(), 0755) != 0) return fail_errno("chmod etc");
     Builder builder(etc.get(), target.get());
     TRY(builder.build({.uid = uid, .gid = gid}));
-    const auto signature = sign(etc.get(), key, builder.sources());
-    if (!signature) return fail(Error{Code::kAborted, "/etc changed while it was looked through"});
-    // Another process may have made the same meanwhile; its directory is as good.
-    if (::renameat(folder.get(), beside.c_str(), folder.get(), signature->name().c_str()) != 0 &&
-        errno != EEXIST && errno != ENOTEMPTY)
-      return fail_errno("rename etc");
-    TRY(replace_file_at(folder.get(), list, builder.sources()));
-    Fd kept = open_kept(folder.get(), builder.sources());
-    if (!kept.valid()) return fail_errno("open the kept etc");
-    return kept;
+    const std::string name = generation_name(etc.get(), key, builder.sources());
+    if (name.empty())
+      return fail(Error{Code::kAborted, "/etc changed while it was looked through"});
+    // Ours before anybody else can see it.
+    if (::flock(target.get(), LOCK_SH | LOCK_NB) != 0) return fail_errno("lock etc");
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      if (::renameat(folder.get(), beside.c_str(), folder.get(), name.c_str()) == 0) {
+        TRY(replace_file_at(folder.get(), sources_name(key), builder.sources()));
+        return target;
+      }
+      if (errno != EEXIST && errno != ENOTEMPTY) return fail_errno("rename etc");
+      // Another process has made the same meanwhile; its directory is as good, unless a third one
+      // takes it away at this moment.
+      if (Fd kept = open_kept(folder.get(), name); kept.valid()) {
+        TRY(replace_file_at(folder.get(), sources_name(key), builder.sources()));
+        return kept;
+      }
+    }
+    return fail(Error{Code::kAborted, "the kept /etc is exchanged again and again"});
   };
   auto made = make();
   (void)remove_tree_at(folder.get(), beside);
+  if (made) remove_old_generations(etc.get(), folder.get());
   return made;
 }
 

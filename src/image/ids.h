@@ -22,7 +22,7 @@
 namespace caisson::image {
 
 inline constexpr std::uint32_t kImageIds = 65536;
-inline constexpr std::uint32_t kImageIdBase = 0x6fc00000;
+inline constexpr std::uint32_t kImageIdBase = 0x7ffd0000;
 inline constexpr std::uint32_t kUserId = 1000;  // the image's ordinary user
 
 enum class IdLayout { kShifted, kSubuid, kSingle };

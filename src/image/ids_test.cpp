@@ -25,7 +25,7 @@ TEST(Ids, MalformedRangesAreNone) {
 
 TEST(Ids, MapsAsThePageSays) {
   EXPECT_EQ(map_lines({.layout = IdLayout::kShifted, .uid_base = kImageIdBase}, false),
-            "0 1874853888 65536\n");
+            "0 2147287040 65536\n");
   const IdMapping subuid{.layout = IdLayout::kSubuid,
                          .uid_base = 100000,
                          .gid_base = 200000,
@@ -37,8 +37,9 @@ TEST(Ids, MapsAsThePageSays) {
 }
 
 TEST(Ids, TheShiftedRangeIsNobodysAndNoSandboxs) {
-  EXPECT_GE(kImageIdBase, 0x10000000u);                  // above what accounts and subuid use
-  EXPECT_LE(kImageIdBase + kImageIds - 1, 0x6ffdffffu);  // below the launcher's ids
+  // Above the sandboxes' (wall/namespace/ids.h), below the range that systemd calls foreign.
+  EXPECT_GE(kImageIdBase, 0x7ffd0000u);
+  EXPECT_LE(kImageIdBase + kImageIds, 0x7ffe0000u);
 }
 
 TEST(Ids, LayoutNamesComeBack) {

@@ -1,4 +1,5 @@
 """Sandboxes that are left running: run -d, ps, logs, exec, cp, kill."""
+import fcntl
 import json
 import os
 
@@ -89,6 +90,24 @@ class Detached(support.CallerTest):
         done = self.run_in("-d", "--", "no-such-program")
         self.assertEqual((done.returncode, done.out), (127, ""), done)
         self.assertTrue(support.harness.wait_until(lambda: not self.caller.sandboxes_left(), 3))
+
+    def test_its_etc_is_held_for_as_long_as_it_lives(self):
+        def held():
+            kept = [e for e in (self.caller.folder / "run/caisson/etc").iterdir() if e.name[0].isdigit()]
+            self.assertEqual(len(kept), 1, kept)
+            folder = os.open(kept[0], os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(folder)
+            return False
+
+        name = self.start("--timeout", "1m", "--", "sleep", "50")
+        self.assertTrue(held())
+        self.kill(name)
+        self.assertTrue(support.harness.wait_until(lambda: not held(), 3))
 
     def test_the_deadline_ends_it(self):
         name = self.start("--timeout", "1500ms", "--", "sleep", "100")

@@ -41,6 +41,38 @@ class Grants(support.CallerTest):
         done = self.run_in("--copy", self.folder, "--", "sh", "-c", "a/b/tool; readlink link; cat a/[0-9]* | wc -l; echo x > y")
         self.assertEqual((done.returncode, done.out.split()), (0, ["tool", "/etc/hostname", "100000"]), done)
 
+    def test_copies_and_results_keep_times(self):
+        (self.folder / "d").mkdir()
+        self.caller.own(self.folder / "d")
+        self.caller.write(self.folder / "d/f", "x", 0o644)
+        then = 1_600_000_000_123_456_789
+        home = self.caller.mkdir("times-" + self.kind)
+        times = {"d/f": then, "d": then - 10**9, "script.py": -5 * 10**9, ".": then + 10**9}
+        for name, time in times.items():  # what lies in a folder before the folder
+            os.utime(self.folder / name, ns=(time, time))
+        done = self.run_in("--copy", f"{self.folder}:/home/user/in", "--out", "/home/user/in:out",
+                           "--out", "/home/user/in/d/f:single", "--", "find", "in", "-printf", "%P %T@\n",
+                           cwd=home)
+        self.assertEqual(done.returncode, 0, done)
+        seen = dict(line.split(" ") for line in done.out.splitlines() if line[0] != " ")
+        self.assertEqual(seen["d/f"], "1600000000.1234567890")
+        self.assertEqual(seen["d"], "1599999999.1234567890")
+        self.assertEqual(seen["script.py"], "-5.0000000000")
+        self.assertIn(" 1600000001.1234567890\n", done.out)
+        for name, time in times.items():
+            self.assertEqual((home / "out" / name).stat().st_mtime_ns, time, name)
+        self.assertEqual((home / "single").stat().st_mtime_ns, then)
+
+    def test_a_copy_into_a_folder_of_somebody_elses_leaves_its_time(self):
+        os.utime(self.folder / "script.py", (1_500_000_000, 1_500_000_000))
+        os.utime(self.folder, (10**9, 10**9))
+        done = self.run_in("--copy", f"{self.folder}:/tmp", "--", "stat", "-c", "%Y", "/tmp", "/tmp/script.py")
+        self.assertEqual(done.returncode, 0, done)
+        folder, file = map(int, done.out.split())
+        self.assertEqual(file, 1_500_000_000)
+        # As an ordinary user what the wall made is the command's own.
+        (self.assertGreater if self.kind == "root" else self.assertEqual)(folder, 10**9)
+
     def test_copy_that_does_not_fit_is_an_error(self):
         self.caller.write(self.folder / "big", b"x" * 3_000_000)
         done = self.run_in("--disk", "1MiB", "--copy", self.folder, "--", "true")

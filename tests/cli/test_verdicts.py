@@ -1,5 +1,8 @@
 """Verdicts and exit statuses at their edges."""
+import json
+import pathlib
 import signal
+import subprocess
 import time
 
 import support
@@ -29,6 +32,38 @@ class Limits(support.CallerTest):
         self.assertEqual(succeeded["stdout"], "child True\n")
         self.assert_ended(succeeded, "exited", 0)
         self.assertEqual(succeeded["limits_hit"], ["memory"])
+
+    def test_memory_that_no_group_holds_is_watched_beside_the_other_groups(self):
+        mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+        memory = [m[1] for m in mounts if m[2] == "cgroup" and "memory" in m[3].split(",")]
+        if self.kind != "root" or not memory:
+            self.skipTest("only root has some groups and not others, and only version 1 can be without one of them")
+        hide = ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'umount {memory[0]} && exec "$@"', "sh"]
+
+        def verdict(*arguments):
+            command = self.caller.command("run", "--json", *arguments)
+            done = subprocess.run([*hide, *command], env=self.caller.env, cwd=self.caller.home, capture_output=True,
+                                  timeout=60, check=False)
+            return {**json.loads(done.stdout), "status": done.returncode}
+
+        grow = "x = []\nwhile True: x.append(bytearray(2**20))"
+        result = verdict("--memory", "64MiB", "--disk", "16MiB", "--", "python3", "-c", grow)
+        self.assert_ended(result, "memory_limit", 137)
+        self.assertEqual({name: result["held"][name] for name in ("memory", "pids", "cpus")},
+                         {"memory": "watched", "pids": "cgroup", "cpus": "cgroup"})
+        self.assertIn("memory", result["limits_hit"])
+        # Sharing does not hide it, and what stays below the limit is left alone.
+        shared = "import mmap, os, time\nm = mmap.mmap(-1, 40 << 20)\nm.write(bytes(40 << 20))\ntime.sleep(0.5)"
+        result = verdict("--memory", "64MiB", "--disk", "16MiB", "--", "python3", "-c", shared)
+        self.assert_ended(result, "exited", 0)
+        self.assertGreater(result["usage"]["memory_peak"], 40 << 20)
+        # The groups that are there hold as before.
+        bomb = "import os\nwhile True:\n  os.fork()"
+        self.assert_ended(verdict("--pids", "32", "--timeout", "10s", "--", "python3", "-c", bomb), "process_limit", 121)
+        done = subprocess.run([*hide, *self.caller.command("run", "--require-hard-limits", "--", "true")], env=self.caller.env,
+                              cwd=self.caller.home, capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"memory", done.stderr)
 
     def test_processes(self):
         bomb = "import os\nwhile True:\n  os.fork()"

@@ -15,6 +15,7 @@ Plain python3 and the programs of CAISSON_BUILD and its sibling `switches` are a
 import argparse
 import collections
 import os
+import resource
 import sys
 import time
 
@@ -172,6 +173,10 @@ def main():
     if len(kinds) > 1:
         return 1 if suite.as_each(kinds, sys.argv[1:]) else 0
     harness.subreaper()
+    # Without our rlimits a command has the caller's, and a login's soft limit of 1024 descriptors would
+    # hold the attempt as well as ours does.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     suite.enter_own_host()
     if arguments.matrix:
         return 1 if sum(matrix(kind, rows) for kind in kinds) else 0

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +17,29 @@
 namespace caisson::wall {
 namespace {
 
-Result<std::pair<Fd, std::uint32_t>> take_slot(int run_directory_fd) {
-  Fd file(::openat(run_directory_fd, "slots", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return fail_errno("open slots");
+Result<Fd> open_slots(const char* host_file, int run_directory_fd) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  Fd file(::open(host_file, kFlags, 0600));
+  if (!file.valid()) {
+    if (errno != EROFS && errno != EACCES && errno != EPERM && errno != ENOENT && errno != ENOTDIR)
+      return fail_errno(std::string("open ") + host_file);
+    file = Fd(::openat(run_directory_fd, "slots", kFlags, 0600));
+    if (!file.valid()) return fail_errno("open slots");
+    return file;
+  }
+  // Anybody who may open it could lock every slot.
+  struct stat facts{};
+  if (::fstat(file.get(), &facts) != 0) return fail_errno(std::string("stat ") + host_file);
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() || (facts.st_mode & 0077) != 0)
+    return fail(Error::precondition(std::string(host_file) +
+                                    " is not a file of root's alone (mode 0600); remove it"));
+  return file;
+}
+
+}  // namespace
+
+Result<Slot> take_slot(const char* host_file, int run_directory_fd) {
+  TRY_ASSIGN(Fd file, open_slots(host_file, run_directory_fd));
   // Starting at a different place each time keeps an id out of use for long after its sandbox.
   const std::uint32_t start =
       static_cast<std::uint32_t>(sys::monotonic_us() * 2654435761u + ::getpid()) % kSlotCount;
@@ -29,11 +50,14 @@ Result<std::pair<Fd, std::uint32_t>> take_slot(int run_directory_fd) {
     lock.l_whence = SEEK_SET;
     lock.l_start = slot;
     lock.l_len = 1;
-    if (::fcntl(file.get(), F_OFD_SETLK, &lock) == 0) return std::pair(std::move(file), slot);
+    if (::fcntl(file.get(), F_OFD_SETLK, &lock) == 0) return Slot{std::move(file), slot};
     if (errno != EAGAIN && errno != EACCES) return fail_errno("lock slots");
   }
-  return fail(Error::exhausted("all 4096 id blocks of this host are in use"));
+  return fail(
+      Error::exhausted("all " + std::to_string(kSlotCount) + " id blocks of this host are in use"));
 }
+
+namespace {
 
 // Root of the host, or of a container that was given our blocks of ids; not root of a user
 // namespace with a few, who is an ordinary user to us.
@@ -47,8 +71,8 @@ bool owns_all_ids() {
     if (end == at) return false;
     (void)std::strtoull(end, &end, 10);
     const unsigned long long count = std::strtoull(end, &end, 10);
-    constexpr std::uint64_t kEnd = kBlockBase + std::uint64_t{kSlotCount} * kRange;
-    if (inside <= kGuestBase && inside + count >= kEnd) return true;
+    constexpr std::uint64_t kEnd = std::uint64_t{kSupervisorBase} + kSlotCount;
+    if (inside <= kBlockBase && inside + count >= kEnd) return true;
     at = end;
   }
 }
@@ -169,10 +193,10 @@ std::optional<std::uint32_t> find_range(const std::string& subid_text, std::uint
 Result<Ids> allocate_ids(int run_directory_fd) {
   Ids ids;
   if (::geteuid() == 0 && owns_all_ids()) {
-    TRY_ASSIGN(auto slot, take_slot(run_directory_fd));
-    const std::uint32_t number = slot.second;
+    TRY_ASSIGN(Slot slot, take_slot(kHostSlots, run_directory_fd));
+    const std::uint32_t number = slot.number;
     ids.mode = IdMode::kRoot;
-    ids.slot_lock = std::move(slot.first);
+    ids.slot_lock = std::move(slot.lock);
     ids.supervisor_uid = ids.supervisor_gid = kSupervisorBase + number;
     ids.outer_uids = {{0, kGuestBase + number, 1}, {1, kBlockBase + number * kRange, kRange}};
     ids.outer_gids = ids.outer_uids;

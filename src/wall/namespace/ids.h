@@ -2,9 +2,10 @@
 // user namespaces").
 //
 // As root each sandbox takes a slot of its own, so that two sandboxes share no id; the slot is a
-// byte of RUN/slots locked for as long as the launcher or the supervisor lives, and free again when
-// both are gone. An ordinary user's sandboxes share that user's ids: the subuid range where there
-// is one and newuidmap can apply it, else the user's own id alone.
+// byte of one file of the host (kHostSlots, whatever RUN is) locked for as long as the launcher or
+// the supervisor lives, and free again when both are gone. An ordinary user's sandboxes share that
+// user's ids: the subuid range where there is one and newuidmap can apply it, else the user's own
+// id alone.
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +20,19 @@
 
 namespace caisson::wall {
 
-inline constexpr std::uint32_t kSlotCount = 4096;
-inline constexpr std::uint32_t kBlockBase = 0x70000000;       // B of slot 0; 65536 ids a slot
-inline constexpr std::uint32_t kSupervisorBase = 0x6fff0000;  // S of slot 0; one id a slot
-inline constexpr std::uint32_t kGuestBase = 0x6ffe0000;       // G of slot 0; one id a slot
+// All of them lie where systemd's list of ids has nothing: above the containers of systemd-nspawn
+// (0x00080000 to 0x6fffffff), below its "foreign" range (0x7ffe0000 to 0x7ffeffff) and below the
+// numbers that some programs take for negative (0x80000000 on). 0x7ffd0000 to 0x7ffdffff are the
+// files of root's images (image/ids.h).
+inline constexpr std::uint32_t kSlotCount = 4092;
 inline constexpr std::uint32_t kRange = 65536;
+inline constexpr std::uint32_t kBlockBase = 0x70000000;       // B of slot 0; 65536 ids a slot
+inline constexpr std::uint32_t kGuestBase = 0x7ffc0000;       // G of slot 0; one id a slot
+inline constexpr std::uint32_t kSupervisorBase = 0x7ffc8000;  // S of slot 0; one id a slot
+static_assert(kBlockBase + kSlotCount * kRange == kGuestBase);
+static_assert(kGuestBase + kSlotCount <= kSupervisorBase);
+
+inline constexpr const char* kHostSlots = "/run/caisson-ids";
 
 struct IdExtent {
   std::uint32_t inside = 0, outside = 0, count = 0;
@@ -52,6 +61,15 @@ struct Ids {
   std::optional<std::uint32_t> host_uid(std::uint32_t inside) const;
   std::optional<std::uint32_t> host_gid(std::uint32_t inside) const;
 };
+
+struct Slot {
+  Fd lock;  // the slot is taken for as long as this or a copy of it is open
+  std::uint32_t number = 0;
+};
+
+// A free slot of the file `host_file`; where this process cannot write that (a container whose /run
+// is read-only), of RUN/slots, which keeps apart the sandboxes of this RUN alone.
+Result<Slot> take_slot(const char* host_file, int run_directory_fd);
 
 // All but the maps of N. The error says which ids are missing.
 Result<Ids> allocate_ids(int run_directory_fd);

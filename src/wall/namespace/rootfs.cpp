@@ -71,6 +71,34 @@ Status make_directory(int directory_fd, const char* name, unsigned mode) {
   return {};
 }
 
+const char* kind_of(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return "a directory";
+    case S_IFLNK:
+      return "a symbolic link";
+    case S_IFREG:
+      return "a file";
+    default:
+      return "a pipe, a socket or a device";
+  }
+}
+
+// What an image may not have as anything but a directory: the kernel's own words for it (ELOOP,
+// EINVAL at a mount) name neither the image nor what is allowed.
+Status check_mount_points(int root_fd) {
+  for (const char* name : {"dev", "proc", "sys", "etc"}) {
+    struct stat facts{};
+    if (::fstatat(root_fd, name, &facts, AT_SYMLINK_NOFOLLOW) != 0)
+      return fail_errno(std::string("stat ") + name);
+    if (!S_ISDIR(facts.st_mode))
+      return fail(Error::precondition(std::string("/") + name + " of the image is " +
+                                      kind_of(facts.st_mode) +
+                                      "; allowed is a directory, or nothing of that name"));
+  }
+  return {};
+}
+
 std::string etc_name(const image::GeneratedFile& file) {
   return file.path.substr(sizeof "/etc/" - 1);
 }
@@ -268,6 +296,7 @@ Status RootBuilder::make_image_root() {
 Status RootBuilder::make_directories() {
   for (const char* name : {"dev", "proc", "sys", "etc", "run", "var", "home", "mnt", "opt", "srv"})
     TRY(make_directory(root_.get(), name, 0755));
+  TRY(check_mount_points(root_.get()));
   // Where nobody inside is root the directory is nobody's to look into.
   const bool has_root = mapped(ids_.inner_uids, 0).has_value();
   TRY(make_directory(root_.get(), "root", has_root ? 0700 : 0));
@@ -492,6 +521,12 @@ Status RootBuilder::bind_grants() {
     }
     TRY_ASSIGN(const Fd target,
                sys::openat2(parent.get(), leaf, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+    struct stat under{};
+    if (::fstat(target.get(), &under) != 0) return fail_errno("stat " + grant.to);
+    if (S_ISDIR(under.st_mode) != grant.directory)
+      return fail(Error::precondition("files: " + grant.to + " is " + kind_of(under.st_mode) +
+                                      " of the image; what is granted there is " +
+                                      (grant.directory ? "a directory" : "a file")));
     TRY(sys::move_mount(mount.get(), target.get(), ""));
   }
   return {};

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""The Debian package: what is in it, and that its texts can be read by what reads them."""
+
+import gzip
+import io
+import os
+import pathlib
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RELEASE = pathlib.Path(os.environ.get("CAISSON_BUILD", ROOT / "build" / "release"))
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.stdout.decode()}{done.stderr.decode()}")
+    return done.stdout
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        build = pathlib.Path(folder.name)
+        (build / "log").mkdir()
+        (build / "release").symlink_to(RELEASE)
+        path = run(ROOT / "packaging/debian/build", build, env={**os.environ, "SOURCE_DATE_EPOCH": "1735689600"})
+        cls.path = path.decode().strip()
+        with tarfile.open(fileobj=io.BytesIO(run("dpkg-deb", "--fsys-tarfile", cls.path))) as tar:
+            cls.entries = {entry.name.removeprefix("."): entry for entry in tar.getmembers()}
+            cls.texts = {name: tar.extractfile(entry).read() for name, entry in cls.entries.items() if entry.isfile()}
+
+    def field(self, name):
+        return run("dpkg-deb", "--field", self.path, name).decode().strip()
+
+    def test_programs_belong_to_root_and_need_no_library(self):
+        for name in ("bin/caisson", "libexec/caisson/caisson-launcher", "libexec/caisson/caisson-guest",
+                     "libexec/caisson/caisson-image-worker"):
+            entry = self.entries["/usr/" + name]
+            self.assertEqual((entry.mode & 0o7777, entry.uid, entry.gid), (0o755, 0, 0), name)
+        self.assertEqual((self.field("Depends"), self.field("Recommends")), ("", "uidmap"))
+
+    def test_every_command_has_a_man_page(self):
+        pages = {name for name in self.texts if name.startswith("/usr/share/man/man1/")}
+        self.assertEqual(len(pages), len({p for p in pages if gzip.decompress(self.texts[p]).startswith(b".TH ")}))
+        self.assertLessEqual({f"/usr/share/man/man1/caisson{c}.1.gz" for c in ("", "-run", "-exec", "-image-import", "-doctor")}, pages)
+
+    def test_completions_are_where_the_shells_look(self):
+        share = "/usr/share/"
+        self.assertTrue(self.texts[share + "zsh/vendor-completions/_caisson"].startswith(b"#compdef caisson"))
+        self.assertIn(b"complete -c caisson", self.texts[share + "fish/vendor_completions.d/caisson.fish"])
+        script = self.texts[share + "bash-completion/completions/caisson"].decode()
+        ask = script + '\nCOMP_WORDS=(caisson run --mem); COMP_CWORD=2; _caisson caisson --mem run; echo "${COMPREPLY[@]}"'
+        self.assertEqual(run("bash", "-c", ask).decode(), "--memory\n")
+
+    def test_the_changelog_and_the_copyright_are_debians_kind(self):
+        log = gzip.decompress(self.texts["/usr/share/doc/caisson/changelog.gz"]).decode()
+        self.assertTrue(log.startswith(f"caisson ({self.field('Version')}) "), log)
+        self.assertTrue(log.endswith("  Wed, 01 Jan 2025 00:00:00 +0000\n"), log)
+        self.assertIn(b"/usr/share/common-licenses/Apache-2.0", self.texts["/usr/share/doc/caisson/copyright"])
+
+
+if __name__ == "__main__":
+    unittest.main()
