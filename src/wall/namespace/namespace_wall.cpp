@@ -33,6 +33,7 @@ constexpr const char* kJournal = "journal";
 constexpr std::size_t kMaxSlots = 512;
 constexpr std::string_view kGuestLine = "guest ";
 constexpr int kSweepPatienceMs = 2000;
+constexpr std::uint64_t kReleasePauseUs = 1'000'000;
 
 // When a process started, in clock ticks since boot; 0 where there is none.
 std::uint64_t start_time(pid_t pid) {
@@ -83,6 +84,7 @@ class NamespacePrepared final : public Prepared {
   Status clean_up(int patience_ms) override;
 
  private:
+  Status limit_io();
   Status check_limits() const;
   Status note(const std::string& line);
   Status admit_steps();
@@ -99,6 +101,7 @@ class NamespacePrepared final : public Prepared {
   std::vector<std::uint32_t> dropped_slots_;  // launcher: still to be removed
   std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
   std::size_t live_slots_ = 0;                // launcher
+  std::uint64_t release_again_us_ = 0;        // launcher
   Fd etc_;                                    // host image: its kept /etc
   // Of the first command, and the guest's own; made before the plan is known.
   SlotFiles first_slot_;
@@ -121,6 +124,18 @@ Status NamespacePrepared::check_limits() const {
           std::string("limits.") + entry.name + " cannot be held hard here: " +
           (host_.reason.empty() ? "the controller is missing" : host_.reason) +
           "; drop --require-hard-limits or run where control groups are delegated"));
+  }
+  const Needed io[] = {{Limit::kIoRead, plan_.io_read, "io_read"},
+                       {Limit::kIoWrite, plan_.io_write, "io_write"},
+                       {Limit::kIoReadOps, plan_.io_read_ops, "io_read_ops"},
+                       {Limit::kIoWriteOps, plan_.io_write_ops, "io_write_ops"}};
+  for (const Needed& entry : io) {
+    const std::string fault = entry.value == 0 ? "" : groups_.io_fault(entry.limit);
+    if (fault.empty()) continue;
+    return fail(Error::precondition(std::string("limits.") + entry.name +
+                                    " cannot be held hard here: " + fault +
+                                    (host_.reason.empty() ? "" : "; " + host_.reason) +
+                                    "; drop --require-hard-limits or the limit"));
   }
   return {};
 }
@@ -162,6 +177,14 @@ Status NamespacePrepared::claim() {
   return {};
 }
 
+// The one limit whose group is not made before the plan is known: hardly any plan has it.
+Status NamespacePrepared::limit_io() {
+  if (!plan_.limits_io() || is_off(plan_.switches, Mechanism::kCgroupIo)) return {};
+  TRY_ASSIGN(SeenDisks disks, disks_of(plan_, place_.run_directory_fd));
+  if (!host_.io.path.empty()) TRY(note(host_.io.path + "/caisson-" + plan_.id));
+  return groups_.limit_io(host_.io, plan_, std::move(disks), first_slot_);
+}
+
 Status NamespacePrepared::admit() {
   auto admitted = admit_steps();
   if (!admitted) return fail(steps_.name(std::move(admitted).error()));
@@ -177,6 +200,7 @@ Status NamespacePrepared::admit_steps() {
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
   TRY(ids_.set_user(plan_.user_uid, plan_.user_gid));
+  TRY(limit_io());
   TRY(check_limits());
   TRY(groups_.limit(plan_));
   if (plan_.image != PlanImage::kHost) return {};
@@ -319,6 +343,15 @@ Status NamespacePrepared::serve(int broker_fd) {
       }
       return sys::send_message(broker_fd, present, descriptors);
     }
+    case 'F':
+      // A broken supervisor must not do away with the limit.
+      if (sys::monotonic_us() < release_again_us_) return {};
+      groups_.release_io(plan_);
+      release_again_us_ = sys::monotonic_us() + kReleasePauseUs;
+      return {};
+    case 'K':
+      groups_.kill();
+      return {};
     case 'D':
       // Members may still be dying: whatever is not empty yet is tried again at the next request.
       dropped_slots_.push_back(request.number);
