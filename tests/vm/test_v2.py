@@ -96,6 +96,15 @@ class Limits(MachineTest):
         self.assertGreater(ran.usage["elapsed_us"], 1_500_000, str(ran))
         self.assertGreaterEqual(ran.usage["io_write_bytes"], 3 << 20, str(ran))
 
+    def test_a_command_that_waits_for_its_disk_ends_with_its_time(self):
+        # No signal reaches it for the minute that the read waits, unless the limit is lifted.
+        self.shell("head -c 1M /dev/zero > /var/tmp/waits; sync").check()
+        ran = self.caisson("--ro", "/var/tmp/waits:/data", "--io-read", "16KiB/s", "--timeout", "1s", "--",
+                           "dd", "if=/data", "of=/dev/null", "bs=1M", "iflag=direct")
+        self.assert_verdict(ran, "time_limit", 124, "elapsed")
+        self.assertEqual(ran.held["io_read"], "cgroup", str(ran))
+        self.assertLess(ran.usage["elapsed_us"], 20_000_000, str(ran))
+
     @each_caller("root", "user")
     def test_cpus(self, caller):
         burn = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
