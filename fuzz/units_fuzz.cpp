@@ -62,7 +62,7 @@ void check_grants(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
-  switch (data[0] % 7) {
+  switch (data[0] % 9) {
     case 0:
       check_limit(LimitUnit::kBytes, text);
       break;
@@ -89,6 +89,12 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
       } else {
         check_message(env.error());
       }
+      break;
+    case 7:
+      check_limit(LimitUnit::kByteRate, text);
+      break;
+    case 8:
+      check_limit(LimitUnit::kCountRate, text);
       break;
     default: {
       const std::string normal = normalised(text);

@@ -40,14 +40,20 @@ enum class Limit : std::uint8_t {
   kOutput,
   kTimeout,
   kCpuTime,
+  kIoRead,
+  kIoWrite,
+  kIoReadOps,
+  kIoWriteOps,
 };
-inline constexpr std::size_t kLimits = 9;
+inline constexpr std::size_t kLimits = 13;
 // The limit's key in a spec: "cpus", "memory", …
 std::string_view to_string(Limit limit);
 
 // How a limit was held: by a control group, by an rlimit or a filesystem's own size, by a watcher
-// that looks every so often (so that it can be overrun for a moment), or not at all.
-enum class HeldBy : std::uint8_t { kNone = 0, kWatched = 1, kRlimit = 2, kCgroup = 3 };
+// that looks every so often (so that it can be overrun for a moment), or not at all. kPartly: by a
+// control group that does not see all of it, as version 1 does not see what the kernel writes out
+// later for a program.
+enum class HeldBy : std::uint8_t { kNone = 0, kWatched = 1, kRlimit = 2, kCgroup = 3, kPartly = 4 };
 std::string_view to_string(HeldBy held);
 
 // What the command and everything that it started used. Times in microseconds; peaks are the
@@ -60,6 +66,9 @@ struct ExecUsage {
   std::uint64_t bytes_written = 0;  // to the writable layer: its growth at the highest sample
   std::uint64_t pids_peak = 0;
   std::uint64_t bytes_out = 0;  // stdout and stderr together, before any limit cut them
+  // From and to disks, as a control group counts it: only where a limit of I/O is set and held.
+  std::uint64_t io_read_bytes = 0;
+  std::uint64_t io_write_bytes = 0;
   bool operator==(const ExecUsage&) const = default;
 };
 

@@ -44,6 +44,13 @@ struct Limits {
   // days.
   LimitValue timeout_ms = 30'000;
   LimitValue cpu_time_ms = 30'000;
+  // Bytes a second from and to each disk behind what the sandbox sees, and operations a second.
+  // Default unlimited, since what is slow enough for one disk chokes another; 4 KiB/s to 1 PiB/s
+  // and 1 to 1'000'000'000.
+  LimitValue io_read = std::nullopt;
+  LimitValue io_write = std::nullopt;
+  LimitValue io_read_ops = std::nullopt;
+  LimitValue io_write_ops = std::nullopt;
 
   bool operator==(const Limits&) const = default;
 };

@@ -9,9 +9,11 @@ constexpr std::array<std::string_view, kVerdictCount> kVerdictNames = {
     "exited",     "signaled",     "time_limit",       "memory_limit", "process_limit",
     "disk_limit", "output_limit", "policy_violation", "cancelled",    "sandbox_error"};
 constexpr std::array<std::string_view, kLimits> kLimitNames = {
-    "cpus", "memory", "pids", "disk", "inodes", "open_files", "output", "timeout", "cpu_time"};
-constexpr std::array<std::string_view, 4> kHeldNames = {"none", "watched", "rlimit", "cgroup"};
-constexpr std::size_t kUsageBytes = 7 * 8;
+    "cpus",    "memory",   "pids",    "disk",     "inodes",      "open_files",  "output",
+    "timeout", "cpu_time", "io_read", "io_write", "io_read_ops", "io_write_ops"};
+constexpr std::array<std::string_view, 5> kHeldNames = {"none", "watched", "rlimit", "cgroup",
+                                                        "partly"};
+constexpr std::size_t kUsageBytes = 9 * 8;
 
 void append_number(std::string& out, std::uint64_t value, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
@@ -70,7 +72,7 @@ std::string encode_outcome(const Outcome& outcome) {
   for (const std::uint64_t value :
        {outcome.usage.elapsed_us, outcome.usage.user_us, outcome.usage.system_us,
         outcome.usage.memory_peak, outcome.usage.bytes_written, outcome.usage.pids_peak,
-        outcome.usage.bytes_out})
+        outcome.usage.bytes_out, outcome.usage.io_read_bytes, outcome.usage.io_write_bytes})
     append_number(usage, value, 8);
   fields.put(proto::Tag::kUsage, usage);
   std::string held;
@@ -115,8 +117,9 @@ Result<Outcome> decode_outcome(std::string_view payload) {
   if (usage.size() < kUsageBytes) return fail(bad("usage is too short"));
   ExecUsage& used = outcome.usage;
   std::size_t offset = 0;
-  for (std::uint64_t* field : {&used.elapsed_us, &used.user_us, &used.system_us, &used.memory_peak,
-                               &used.bytes_written, &used.pids_peak, &used.bytes_out}) {
+  for (std::uint64_t* field :
+       {&used.elapsed_us, &used.user_us, &used.system_us, &used.memory_peak, &used.bytes_written,
+        &used.pids_peak, &used.bytes_out, &used.io_read_bytes, &used.io_write_bytes}) {
     *field = number_at(usage, offset, 8);
     offset += 8;
   }

@@ -2,8 +2,8 @@
 // caisson::Outcome (caisson/result.h) as a list of protocol fields.
 //
 // Fields: kVerdict u8; kExitCode u32 and kExitSignal u32 where they apply; kCoreDumped u8;
-// kVerdictCause, kVerdictDetail text; kUsage seven u64, little-endian, in ExecUsage's order; kHeld
-// nine bytes in Limit's order; kLimitHit u8, repeated; kRefusal repeated: u32 system call, u32
+// kVerdictCause, kVerdictDetail text; kUsage nine u64, little-endian, in ExecUsage's order; kHeld
+// thirteen bytes in Limit's order; kLimitHit u8, repeated; kRefusal repeated: u32 system call, u32
 // count, text. A reader takes a longer kUsage or kHeld and ignores what it does not know, so that
 // both can grow.
 //

@@ -13,8 +13,9 @@ Outcome full_outcome() {
   outcome.exit_code = 3;
   outcome.cause = "start";
   outcome.detail = "a sentence";
-  outcome.usage = {1, 2, 3, 4, 5, 6, 1ull << 40};
+  outcome.usage = {1, 2, 3, 4, 5, 6, 1ull << 40, 8, 9};
   outcome.held = {HeldBy::kCgroup, HeldBy::kRlimit, HeldBy::kWatched};
+  outcome.held.back() = HeldBy::kPartly;
   outcome.limits_hit = {Limit::kDisk, Limit::kPids};
   outcome.refusals = {{.syscall = 165, .count = 2, .what = "mount"}, {.syscall = 41, .count = 1}};
   return outcome;
@@ -52,7 +53,7 @@ TEST(Verdict, LongTextsAndManyRefusalsAreCut) {
 // A payload with all that is needed, in which one field is replaced.
 std::string with_field(proto::Tag tag, std::string_view value) {
   proto::Fields fields;
-  const std::string usage(56, '\0');
+  const std::string usage(72, '\0');
   const std::string held(kLimits, '\0');
   const auto put = [&](proto::Tag which, std::string_view usual) {
     fields.put(which, which == tag ? value : usual);
@@ -74,8 +75,9 @@ TEST(Verdict, WhatIsOutOfRangeIsRefused) {
   EXPECT_FALSE(decode_outcome(with_field(Tag::kExitSignal, {"\x41\0\0\0", 4})).has_value());
   EXPECT_FALSE(decode_outcome(with_field(Tag::kUsage, "short")).has_value());
   EXPECT_FALSE(decode_outcome(with_field(Tag::kHeld, "short")).has_value());
-  EXPECT_FALSE(decode_outcome(with_field(Tag::kHeld, {"\4\0\0\0\0\0\0\0\0", 9})).has_value());
-  EXPECT_FALSE(decode_outcome(with_field(Tag::kLimitHit, "\x09")).has_value());
+  EXPECT_FALSE(
+      decode_outcome(with_field(Tag::kHeld, {"\5\0\0\0\0\0\0\0\0\0\0\0\0", 13})).has_value());
+  EXPECT_FALSE(decode_outcome(with_field(Tag::kLimitHit, "\x0d")).has_value());
   EXPECT_FALSE(decode_outcome(with_field(Tag::kRefusal, "1234567")).has_value());
   EXPECT_FALSE(decode_outcome("").has_value());
 }

@@ -70,6 +70,8 @@ std::string result_line(const RunResult& result, const ResultContext& context) {
   usage.set("bytes_written", outcome.usage.bytes_written);
   usage.set("pids_peak", outcome.usage.pids_peak);
   usage.set("bytes_out", outcome.usage.bytes_out);
+  usage.set("io_read_bytes", outcome.usage.io_read_bytes);
+  usage.set("io_write_bytes", outcome.usage.io_write_bytes);
   line.set("usage", std::move(usage));
   json::Value hit = json::Value::array();
   for (const Limit limit : outcome.limits_hit) hit.push(to_string(limit));

@@ -21,6 +21,7 @@ json::Value parsed(const RunResult& result) {
 TEST(ResultLine, HasWhatWasPromised) {
   RunResult result = exited_with("42\n");
   result.outcome.held[1] = HeldBy::kCgroup;
+  result.outcome.held[static_cast<std::size_t>(Limit::kIoWrite)] = HeldBy::kPartly;
   result.outcome.limits_hit = {Limit::kDisk};
   result.outcome.refusals = {{.syscall = 165, .count = 2, .what = "mount"}};
   const std::string line = result_line(result, {.wall = "namespace", .image = "host"});
@@ -35,10 +36,11 @@ TEST(ResultLine, HasWhatWasPromised) {
   EXPECT_EQ(*value.find("image")->as_string(), "host");
   EXPECT_EQ(*value.find("held")->find("memory")->as_string(), "cgroup");
   EXPECT_EQ(*value.find("held")->find("cpus")->as_string(), "none");
+  EXPECT_EQ(*value.find("held")->find("io_write")->as_string(), "partly");
   EXPECT_EQ(*(*value.find("limits_hit")->as_array())[0].as_string(), "disk");
   EXPECT_EQ(*(*value.find("refusals")->as_array())[0].find("what")->as_string(), "mount");
   for (const char* key : {"elapsed_us", "user_us", "system_us", "memory_peak", "bytes_written",
-                          "pids_peak", "bytes_out"})
+                          "pids_peak", "bytes_out", "io_read_bytes", "io_write_bytes"})
     EXPECT_NE(value.find("usage")->find(key), nullptr) << key;
 }
 

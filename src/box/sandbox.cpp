@@ -126,6 +126,10 @@ wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) 
   plan.output = limits.output.value_or(0);
   plan.timeout_ms = limits.timeout_ms.value_or(0);
   plan.cpu_time_ms = limits.cpu_time_ms.value_or(0);
+  plan.io_read = limits.io_read.value_or(0);
+  plan.io_write = limits.io_write.value_or(0);
+  plan.io_read_ops = limits.io_read_ops.value_or(0);
+  plan.io_write_ops = limits.io_write_ops.value_or(0);
   return plan;
 }
 

@@ -100,7 +100,7 @@ constinit const std::array<Option, 17> kAccessOptions = {{
      .words = "tmpfs quota"},
 }};
 
-constinit const std::array<Option, 10> kLimitOptions = {{
+constinit const std::array<Option, 14> kLimitOptions = {{
     {.name = "--cpus", .value = "N", .help = "Processors, 0.5 for half of one. Default: 1."},
     {.name = "--memory",
      .letter = 'm',
@@ -115,12 +115,21 @@ constinit const std::array<Option, 10> kLimitOptions = {{
     {.name = "--output",
      .value = "SIZE",
      .help = "Bytes of stdout and stderr together. Default: 16MiB."},
-    {.name = "--timeout",
-
-     .value = "TIME",
-     .help = "Time by the clock. Default: "
-             "30s."},
+    {.name = "--timeout", .value = "TIME", .help = "Time by the clock. Default: 30s."},
     {.name = "--cpu-time", .value = "TIME", .help = "Processor time. Default: 30s."},
+    {.name = "--io-read",
+     .value = "SIZE[/s]",
+     .help = "Bytes a second read from each disk behind what it sees. Default: unlimited."},
+    {.name = "--io-write",
+     .value = "SIZE[/s]",
+     .help = "Bytes a second written to each disk. Version 1 control groups hold direct and "
+             "synchronous writes alone. Default: unlimited."},
+    {.name = "--io-read-ops",
+     .value = "N[/s]",
+     .help = "Read operations a second, each disk. Default: unlimited."},
+    {.name = "--io-write-ops",
+     .value = "N[/s]",
+     .help = "Write operations a second, each disk. Default: unlimited."},
     {.name = "--require-hard-limits",
      .help = "Refuse to run where a limit would be held by anything softer than a control group or "
              "an rlimit."},

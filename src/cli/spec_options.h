@@ -11,7 +11,7 @@
 namespace caisson::cli {
 
 extern const std::array<Option, 17> kAccessOptions;
-extern const std::array<Option, 10> kLimitOptions;
+extern const std::array<Option, 14> kLimitOptions;
 
 // The document of --spec, or else `defaults`, with the other options laid over it and the
 // positional arguments as the command; validated. Errors name the option or the document's key. The

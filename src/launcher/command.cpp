@@ -20,12 +20,18 @@ constexpr std::uint64_t kSampleUs = 100'000;
 constexpr std::uint64_t kWatchUs = 20'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
+std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
+  return after > before ? after - before : 0;
+}
+
 }  // namespace
 
 Command::Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot)
     : plan_(plan), slot_(std::move(slot)), started_us_(sys::monotonic_us()) {
   sample();
   disk_at_start_ = usage_.disk_bytes;
+  io_read_at_start_ = usage_.io_read_bytes;
+  io_write_at_start_ = usage_.io_write_bytes;
   usage_.disk_bytes_peak = usage_.disk_bytes;
   next_check_us_ = started_us_;
 }
@@ -106,8 +112,10 @@ Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldL
   outcome.usage.memory_peak = usage_.memory_peak;
   outcome.usage.pids_peak = usage_.pids_peak;
   outcome.usage.bytes_out = bytes_out_;
-  outcome.usage.bytes_written =
-      usage_.disk_bytes_peak > disk_at_start_ ? usage_.disk_bytes_peak - disk_at_start_ : 0;
+  outcome.usage.bytes_written = growth(disk_at_start_, usage_.disk_bytes_peak);
+  // On v1 all commands of a sandbox count in one group.
+  outcome.usage.io_read_bytes = growth(io_read_at_start_, usage_.io_read_bytes);
+  outcome.usage.io_write_bytes = growth(io_write_at_start_, usage_.io_write_bytes);
   outcome.refusals = refusals_.list();
 
   const bool memory_hit = usage_.memory_kills > 0 && plan_.memory != 0;

@@ -60,6 +60,7 @@ class Command {
   std::uint64_t next_check_us_ = 0;
   std::uint64_t bytes_out_ = 0;
   std::uint64_t disk_at_start_ = 0;
+  std::uint64_t io_read_at_start_ = 0, io_write_at_start_ = 0;
   wall::Usage usage_;
   struct Ending {
     Verdict verdict;

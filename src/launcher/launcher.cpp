@@ -308,10 +308,10 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   }
   broker_there.reset();
   request->client.reset();
-  request->owned.clear();
   // Beside the supervisor, which clones meanwhile and then waits for both.
   (*prepared)->complete(broker_here.get());
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
+  request->owned.clear();
   auto handle = sys::pidfd_open(supervisor);
   bool orderly = false;
   if (handle) {

@@ -37,7 +37,8 @@ files:
     mode: copy
   - {out: /home/user/report.html, to: ./report.html}
 limits: {cpus: 1.5, memory: 1GiB, pids: unlimited, disk: 2GB, inodes: 10k, open_files: 64,
-         output: 4096, timeout: 2m, cpu_time: 500ms}
+         output: 4096, timeout: 2m, cpu_time: 500ms, io_read: 10MiB/s, io_write: 1MiB,
+         io_read_ops: unlimited, io_write_ops: 500/s}
 require_hard_limits: true
 network: deny
 secrets: []
@@ -68,7 +69,11 @@ SpecValues everything() {
               .open_files = 64,
               .output = 4096,
               .timeout_ms = 120'000,
-              .cpu_time_ms = 500};
+              .cpu_time_ms = 500,
+              .io_read = 10ull << 20,
+              .io_write = 1ull << 20,
+              .io_read_ops = std::nullopt,
+              .io_write_ops = 500};
   v.require_hard_limits = true;
   return v;
 }
@@ -92,7 +97,8 @@ TEST(Document, ReadsEveryKeyFromJson) {
               {"out": "/home/user/report.html", "to": "./report.html"}],
     "limits": {"cpus": 1.5, "memory": 1073741824, "pids": "unlimited", "disk": "2GB",
                "inodes": 10000, "open_files": 64, "output": "4096", "timeout": "2m",
-               "cpu_time": "500ms"},
+               "cpu_time": "500ms", "io_read": "10MiB/s", "io_write": 1048576,
+               "io_read_ops": "unlimited", "io_write_ops": 500},
     "require_hard_limits": true, "network": "deny", "secrets": []})",
                                  Format::kJson);
   ASSERT_TRUE(values) << values.error().message();
@@ -207,6 +213,8 @@ TEST(Document, RefusesYamlWithKeyFoundAndAllowed) {
           {"limits: {cpus: [1]}", "line 1: limits.cpus", "a list", "a number of processors"},
           {"limits: {pids: }", "line 1: limits.pids", "nothing", "a count"},
           {"limits: {timeout: 30}", "line 1: limits.timeout", "no unit", "a duration"},
+          {"limits: {io_write: fast}", "line 1: limits.io_write", "\"fast\"", "bytes a second"},
+          {"limits: {io_ops: 5}", "line 1: limits.io_ops", "an unknown key", "io_read_ops"},
           {"limits: {cpu_time: 1, cpu_time: 1}", "line 1: limits.cpu_time", "\"1\"", "a duration"},
           {"limits: {pids: 2, pids: 2}", "line 1: limits.pids", "the key twice", "once"},
           {"require_hard_limits: 'true'", "line 1: require_hard_limits", "\"true\"",
@@ -310,6 +318,10 @@ limits:
   output: 4KiB
   timeout: 2m
   cpu_time: 500ms
+  io_read: 10MiB/s
+  io_write: 1MiB/s
+  io_read_ops: unlimited
+  io_write_ops: 500/s
 require_hard_limits: true
 network: deny
 secrets: []

@@ -78,6 +78,10 @@ TEST(Flags, RefusesWithFlagFoundAndAllowed) {
        "deny (this version has no network gateway"},
       {refusal(set_limit_flag(patch, "--memory", "512m")), "--memory", "no unit \"m\"", "a size"},
       {refusal(set_limit_flag(patch, "--pids", "0")), "--pids", "zero", "write unlimited"},
+      {refusal(set_limit_flag(patch, "--io-write", "1m/s")), "--io-write", "no unit \"m\"",
+       "bytes a second"},
+      {refusal(set_limit_flag(patch, "--io-read-ops", "0/s")), "--io-read-ops", "zero",
+       "write unlimited"},
       {refusal(set_limit_flag(patch, "--timeout", "5")), "--timeout", "no unit", "a duration"},
       {refusal(parse_limit_flag(kLimitRules[0], "x")), "--cpus", "\"x\"", "a number of processors"},
   };

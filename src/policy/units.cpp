@@ -43,13 +43,21 @@ std::span<const Suffix> suffixes(LimitUnit unit) {
     case LimitUnit::kCpus:
       return kCpus;
     case LimitUnit::kBytes:
+    case LimitUnit::kByteRate:
       return kSizes;
     case LimitUnit::kCount:
+    case LimitUnit::kCountRate:
       return kCounts;
     case LimitUnit::kDuration:
       return kDurations;
   }
   return {};
+}
+
+constexpr std::string_view kPerSecond = "/s";
+
+bool is_rate(LimitUnit unit) {
+  return unit == LimitUnit::kByteRate || unit == LimitUnit::kCountRate;
 }
 
 bool is_digit(char c) {
@@ -82,7 +90,8 @@ Result<std::uint64_t> parse_amount(LimitUnit unit, std::string_view text) {
     if (fraction.size() > 9) return bad("more than nine decimals");
   }
   if (whole.empty()) return bad("an amount begins with a digit");
-  const std::string_view suffix = text.substr(i);
+  std::string_view suffix = text.substr(i);
+  if (is_rate(unit) && suffix.ends_with(kPerSecond)) suffix.remove_suffix(kPerSecond.size());
   const Suffix* match = nullptr;
   for (const Suffix& s : suffixes(unit)) {
     if (s.text == suffix) match = &s;
@@ -140,7 +149,8 @@ std::string format_amount(LimitUnit unit, std::uint64_t value) {
     digits = std::move(fewer);
     unit_text = s.text;
   }
-  return digits.append(unit_text);
+  digits.append(unit_text);
+  return is_rate(unit) ? digits.append(kPerSecond) : digits;
 }
 
 }  // namespace
@@ -155,6 +165,10 @@ std::string_view describe(LimitUnit unit) {
       return "a count such as 256, 100k or 1M, or unlimited";
     case LimitUnit::kDuration:
       return "a duration with its unit, such as 500ms, 30s, 2m or 1h, or unlimited";
+    case LimitUnit::kByteRate:
+      return "bytes a second such as 10MiB/s, 1GB/s or 65536, or unlimited";
+    case LimitUnit::kCountRate:
+      return "operations a second such as 500/s, 10k or 100, or unlimited";
   }
   return "";
 }

@@ -11,8 +11,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr LimitUnit kUnits[] = {LimitUnit::kCpus, LimitUnit::kBytes, LimitUnit::kCount,
-                                LimitUnit::kDuration};
+constexpr LimitUnit kUnits[] = {LimitUnit::kCpus,     LimitUnit::kBytes,    LimitUnit::kCount,
+                                LimitUnit::kDuration, LimitUnit::kByteRate, LimitUnit::kCountRate};
 
 struct Good {
   LimitUnit unit;
@@ -62,6 +62,16 @@ TEST(Units, ReadsEveryForm) {
       {LimitUnit::kDuration, "1h", 3'600'000},
       {LimitUnit::kDuration, "1d", 86'400'000},
       {LimitUnit::kDuration, "unlimited", std::nullopt},
+      {LimitUnit::kByteRate, "10MiB/s", 10ull << 20},
+      {LimitUnit::kByteRate, "1.5GB/s", 1'500'000'000},
+      {LimitUnit::kByteRate, "1MiB", 1ull << 20},
+      {LimitUnit::kByteRate, "65536", 65'536},
+      {LimitUnit::kByteRate, "65536/s", 65'536},
+      {LimitUnit::kByteRate, "unlimited", std::nullopt},
+      {LimitUnit::kCountRate, "500/s", 500},
+      {LimitUnit::kCountRate, "10k", 10'000},
+      {LimitUnit::kCountRate, "1.5k/s", 1500},
+      {LimitUnit::kCountRate, "unlimited", std::nullopt},
   };
   for (const Good& c : cases) {
     const auto value = parse_limit(c.unit, c.text);
@@ -98,6 +108,11 @@ TEST(Units, WritesTheCanonicalForm) {
       {LimitUnit::kDuration, "2d", 172'800'000},
       {LimitUnit::kDuration, "1001ms", 1001},
       {LimitUnit::kCount, "unlimited", std::nullopt},
+      {LimitUnit::kByteRate, "10MiB/s", 10ull << 20},
+      {LimitUnit::kByteRate, "4097/s", 4097},
+      {LimitUnit::kByteRate, "unlimited", std::nullopt},
+      {LimitUnit::kCountRate, "10k/s", 10'000},
+      {LimitUnit::kCountRate, "7/s", 7},
   };
   for (const Good& c : cases) EXPECT_EQ(format_limit(c.unit, c.value), c.text);
 }
@@ -164,6 +179,14 @@ TEST(Units, RefusesWithWhatWasFoundAndWhatIsAllowed) {
       {LimitUnit::kDuration, "0s", "(zero)"},
       {LimitUnit::kDuration, "0.5ms", "not a whole amount"},
       {LimitUnit::kDuration, "9999999999999999d", "too large"},
+      {LimitUnit::kBytes, "1MiB/s", "no unit \"MiB/s\""},
+      {LimitUnit::kCount, "5/s", "no unit \"/s\""},
+      {LimitUnit::kByteRate, "1MiB/m", "no unit \"MiB/m\"); allowed is bytes a second such as"},
+      {LimitUnit::kByteRate, "1MiB/s/s", "no unit \"MiB/s\""},
+      {LimitUnit::kByteRate, "/s", "begins with a digit"},
+      {LimitUnit::kByteRate, "0/s", "(zero)"},
+      {LimitUnit::kCountRate, "1MiB/s", "allowed is operations a second such as"},
+      {LimitUnit::kCountRate, "0.5/s", "not a whole amount"},
   };
   for (const Case& c : cases) {
     const auto value = parse_limit(c.unit, c.text);

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 2;
+constexpr std::uint16_t kVersion = 3;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -143,6 +143,10 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.output, "output");
   archive.number(plan.timeout_ms, "timeout_ms");
   archive.number(plan.cpu_time_ms, "cpu_time_ms");
+  archive.number(plan.io_read, "io_read");
+  archive.number(plan.io_write, "io_write");
+  archive.number(plan.io_read_ops, "io_read_ops");
+  archive.number(plan.io_write_ops, "io_write_ops");
   archive.text(plan.info, "info");
 }
 
@@ -185,11 +189,9 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.require_hard_limits, 2, "require_hard_limits");
   reader.below(plan.detached, 2, "detached");
   reader.below(plan.single, 2, "single");
-  const std::uint64_t limits[] = {plan.cpu_milli, plan.memory,     plan.pids,
-                                  plan.disk,      plan.inodes,     plan.open_files,
-                                  plan.output,    plan.timeout_ms, plan.cpu_time_ms};
-  static_assert(std::size(limits) == policy::kLimitRules.size());
-  for (std::size_t i = 0; i < std::size(limits); ++i) {
+  const auto limits = plan.limits();
+  static_assert(limits.size() == policy::kLimitRules.size());
+  for (std::size_t i = 0; i < limits.size(); ++i) {
     const policy::LimitRule& rule = policy::kLimitRules[i];
     if (limits[i] != 0 && (limits[i] < rule.min || limits[i] > rule.max)) {
       reader.refuse(

@@ -3,6 +3,9 @@
 // that travels with the plan.
 #pragma once
 
+#include <caisson/result.h>
+
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +52,8 @@ struct Plan {
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;
+  // Bytes and operations a second, for each disk.
+  std::uint64_t io_read = 0, io_write = 0, io_read_ops = 0, io_write_ops = 0;
   // Opaque to the launcher, which stores it as the sandbox's `info` file; at most 8 KiB.
   std::string info;
   // Not part of the encoded plan: the descriptors that came with it, and (test build alone) what is
@@ -59,6 +64,13 @@ struct Plan {
                      SwitchMask switches) = nullptr;
   SwitchMask switches = 0;
   std::string fault;
+
+  // Every limit in policy::kLimitRules' order.
+  std::array<std::uint64_t, kLimits> limits() const {
+    return {cpu_milli,  memory,      pids,    disk,     inodes,      open_files,  output,
+            timeout_ms, cpu_time_ms, io_read, io_write, io_read_ops, io_write_ops};
+  }
+  bool limits_io() const { return (io_read | io_write | io_read_ops | io_write_ops) != 0; }
 };
 
 // At most this many bytes and descriptors; decode refuses more, and anything malformed, trailing,

@@ -42,6 +42,10 @@ Plan full_plan() {
   plan.output = 1;
   plan.timeout_ms = 1;
   plan.cpu_time_ms = 31'536'000'000;
+  plan.io_read = 4096;
+  plan.io_write = 1ull << 50;
+  plan.io_read_ops = 1;
+  plan.io_write_ops = 1'000'000'000;
   plan.info = std::string("{\"x\":\0}", 7);
   return plan;
 }
@@ -87,6 +91,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->output, plan.output);
   EXPECT_EQ(decoded->timeout_ms, plan.timeout_ms);
   EXPECT_EQ(decoded->cpu_time_ms, plan.cpu_time_ms);
+  EXPECT_EQ(decoded->limits(), plan.limits());
   EXPECT_EQ(decoded->info, plan.info);
   EXPECT_EQ(encode(*decoded), encode(plan));
 }
@@ -138,7 +143,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 2"));
+              HasSubstr("plan: version: found 9; allowed is 3"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -175,6 +180,10 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.output = ~0ull; }, "plan: output: found 18446744073709551615"},
       {[](Plan& p) { p.timeout_ms = ~0ull; }, "plan: timeout: found"},
       {[](Plan& p) { p.cpu_time_ms = ~0ull; }, "plan: cpu_time: found"},
+      {[](Plan& p) { p.io_read = 4095; }, "plan: io_read: found 4095"},
+      {[](Plan& p) { p.io_write = ~0ull; }, "plan: io_write: found 18446744073709551615"},
+      {[](Plan& p) { p.io_read_ops = 1'000'000'001; }, "plan: io_read_ops: found 1000000001"},
+      {[](Plan& p) { p.io_write_ops = ~0ull; }, "plan: io_write_ops: found"},
       {[](Plan& p) { p.info = std::string(8193, 'x'); }, "plan: info: found 8193 bytes"},
       {[](Plan& p) { p.grants[0].fd = 4; }, "plan: grant.fd: found 4"},
       {[](Plan& p) { p.grants[0].to = "workspace"; }, "plan: grant.to: found"},

@@ -33,8 +33,9 @@ struct Usage {
   std::uint64_t pids_peak = 0, pids_now = 0;
   std::uint64_t disk_bytes = 0, disk_inodes = 0;  // now in the writable layer
   std::uint64_t disk_bytes_peak = 0;
-  bool disk_full = false, inodes_full = false;        // seen at a sample during the command
-  std::uint64_t memory_kills = 0, pids_refusals = 0;  // hits of a limit
+  std::uint64_t io_read_bytes = 0, io_write_bytes = 0;  // of disks; where I/O is limited
+  bool disk_full = false, inodes_full = false;          // seen at a sample during the command
+  std::uint64_t memory_kills = 0, pids_refusals = 0;    // hits of a limit
   // Memory is held by looking: who met the limit still runs, and must be ended.
   bool watched = false;
 };

@@ -17,7 +17,7 @@ class Run(support.CallerTest):
         self.assertEqual(result["stderr"], "")
         self.assertEqual(result["wall"], "namespace")
         self.assertEqual(set(result["held"]), {"cpus", "memory", "pids", "disk", "inodes", "open_files", "output",
-                                               "timeout", "cpu_time"})
+                                               "timeout", "cpu_time", "io_read", "io_write", "io_read_ops", "io_write_ops"})
         self.assertEqual(result["usage"]["bytes_out"], 3)
         self.assertGreater(result["usage"]["elapsed_us"], 0)
 

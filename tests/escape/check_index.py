@@ -21,7 +21,7 @@ ROOT = HERE.parents[1]
 COLUMNS = ("id", "name", "vector", "mechanism", "file", "run", "expect", "control", "scope")
 ROWS = 118
 CONTROLS = 90
-RUNS = ("plain", "plain2", "asroot", "disk", "memory", "pids", "cpu", "tty", "fuzz", "host", "slow")
+RUNS = ("plain", "plain2", "asroot", "disk", "memory", "pids", "cpu", "io", "tty", "fuzz", "host", "slow")
 SCOPES = ("both", "root", "rootless")
 # What stops an attempt and has no switch: it is not one step of the building of a sandbox.
 UNSWITCHED = {

@@ -30,7 +30,6 @@ from suite import check_index, harness
 NO_RED = {
     "pid_namespace": "the guest must be PID 1 of its namespace: without one no sandbox starts",
     "supervisor_confine": "tests/integration looks at the supervisor's ids, capabilities and filter from outside",
-    "cgroup_io": "there is no limit of I/O in a spec yet",
     "cgroup_devices": "the device controller stands behind nodev and ids that own no device",
 }
 

@@ -46,6 +46,7 @@ RUNS = {
     "memory": Run([*LONG, "--disk", "16MiB", "--memory", "64MiB"], True),
     "pids": Run([*LONG, "--pids", "64"], True),
     "cpu": Run([*LONG, "--cpus", "0.1"], True),
+    "io": Run([*LONG, "--io-write", "1MiB/s"], True),
     "tty": Run(LONG, True),
     "fuzz": Run(["--timeout", "700s", "--cpu-time", "unlimited"], True),
 }

@@ -27,7 +27,8 @@ from sandboxes import ROLES, Runner, nobody_left, runner_kinds, steps
 import harness
 
 SCRIPT = 'echo x > "$HOME/file"; for i in 1 2 3 4 5; do echo $i; done; exit 0'
-COMMAND = ("run", "--", "sh", "-c", SCRIPT)
+# A limit of I/O adds a hierarchy on version 1 and a controller on version 2.
+COMMAND = ("run", "--io-read", "1GiB/s", "--", "sh", "-c", SCRIPT)
 SANDBOX_FILES = {"", "/info", "/journal", "/lock", "/socket"}
 TIMED = {"CAISSON_TIMINGS": "1"}
 

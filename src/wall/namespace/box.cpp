@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/sys.h"
+#include "wall/namespace/cgroup_io.h"
 #include "wall/namespace/supervisor_confine.h"
 #include "wall/namespace/watch.h"
 
@@ -53,6 +54,9 @@ void read_counters(const SlotFiles& files, Usage& usage) {
   usage.pids_peak = number_at(contents_of(files.file[SlotFiles::kPidsPeak]));
   usage.pids_now = number_at(contents_of(files.file[SlotFiles::kPidsNow]));
   usage.pids_refusals = value_of(contents_of(files.file[SlotFiles::kPidsEvents]), "max");
+  const IoBytes io = parse_io_counters(contents_of(files.file[SlotFiles::kIoStat]));
+  usage.io_read_bytes = io.read;
+  usage.io_write_bytes = io.written;
 }
 
 class NamespaceBox;
@@ -105,9 +109,7 @@ class NamespaceBox final : public Box {
     if (memory == HeldBy::kNone && plan.memory != 0) memory = HeldBy::kWatched;
     auto& pids = parts_.held[static_cast<std::size_t>(Limit::kPids)];
     if (pids == HeldBy::kNone && plan.pids != 0) pids = HeldBy::kRlimit;
-    const std::uint64_t values[kLimits] = {plan.cpu_milli, plan.memory,     plan.pids,
-                                           plan.disk,      plan.inodes,     plan.open_files,
-                                           plan.output,    plan.timeout_ms, plan.cpu_time_ms};
+    const auto values = plan.limits();
     for (std::size_t i = 0; i < kLimits; ++i) {
       if (values[i] == 0) parts_.held[i] = HeldBy::kNone;
     }
@@ -146,6 +148,7 @@ class NamespaceBox final : public Box {
     return parts_.held[static_cast<std::size_t>(Limit::kMemory)] == HeldBy::kWatched &&
            !is_off(plan_.switches, Mechanism::kRlimits);
   }
+  bool limits_io() const { return plan_.limits_io() && parts_.has_groups; }
   const Plan& plan() const { return plan_; }
   int guest_pid() const { return parts_.guest_pid; }
   int broker_fd() const { return broker_fd_; }
@@ -245,7 +248,7 @@ Status NamespaceBox::kill() {
   const auto killed = sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
   if (!ending_) {
     ending_ = true;
-    tell_broker('E', 0);
+    tell_broker(limits_io() ? 'K' : 'E', 0);
   }
   return killed;
 }
@@ -253,6 +256,7 @@ Status NamespaceBox::kill() {
 Status NamespaceBox::kill_slot(const Fd& kill_file) {
   if (kill_file.valid()) {
     if (::write(kill_file.get(), "1", 1) != 1) return fail_errno("write cgroup.kill");
+    if (limits_io()) tell_broker('F', 0);
     return {};
   }
   return fail(Error{Code::kUnimplemented, "no control group can end this command alone"});

@@ -86,7 +86,9 @@ Status send_completion(int broker_fd, const Completion& completion) {
   packer.add(completion.first_slot);
   packer.add(completion.freeze);
   packer.add(completion.etc);
-  return packer.send(broker_fd, std::string(1, kComplete));
+  std::string head(1, kComplete);
+  for (const HeldBy held : completion.held) head += static_cast<char>(held);
+  return packer.send(broker_fd, std::move(head));
 }
 
 Status send_failure(int broker_fd, const Error& error) {
@@ -101,13 +103,17 @@ Result<Completion> receive_completion(int broker_fd) {
   if (answer.bytes.empty()) return fail(Error{Code::kCancelled, "the launcher is gone"});
   if (answer.bytes[0] == kFailed && answer.bytes.size() >= 2)
     return fail(Error(static_cast<Code>(answer.bytes[1]), answer.bytes.substr(2)));
-  Unpacker unpacker(std::string_view(answer.bytes).substr(1), std::move(answer.descriptors));
   Completion completion;
+  const std::size_t head = 1 + completion.held.size();
+  if (answer.bytes[0] != kComplete || answer.bytes.size() < head)
+    return fail(Error::internal("the launcher's message is not whole"));
+  for (std::size_t i = 0; i < completion.held.size(); ++i)
+    completion.held[i] = static_cast<HeldBy>(answer.bytes[1 + i]);
+  Unpacker unpacker(std::string_view(answer.bytes).substr(head), std::move(answer.descriptors));
   unpacker.take(completion.first_slot);
   unpacker.take(completion.freeze);
   unpacker.take(completion.etc);
-  if (answer.bytes[0] != kComplete || !unpacker.whole())
-    return fail(Error::internal("the launcher's message is not whole"));
+  if (!unpacker.whole()) return fail(Error::internal("the launcher's message is not whole"));
   return completion;
 }
 

@@ -12,7 +12,10 @@ namespace caisson::wall {
 
 // A request of the box to the launcher, which alone can still make control groups.
 struct BrokerRequest {
-  char what = 0;  // 'S' make a slot, 'D' remove it, 'U' the box's own counters, 'E' it is over
+  // 'S' make a slot, 'D' remove it, 'U' the box's own counters, 'E' it is over. Of what waits for its
+  // turn at a disk, which no kill ends: 'F' let it go on, once; 'K' it is over, kill all, and let it
+  // go on for good.
+  char what = 0;
   std::uint32_t number = 0;
 };
 
@@ -25,6 +28,7 @@ struct Completion {
   SlotFiles first_slot;
   Fd freeze;  // cgroup.freeze, where there is one
   Fd etc;     // the host image's kept /etc (O_PATH)
+  HeldLimits held = {};
 };
 
 Status send_completion(int broker_fd, const Completion& completion);

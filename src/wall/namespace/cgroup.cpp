@@ -20,6 +20,9 @@ namespace {
 
 constexpr std::size_t kMaxProcFile = 1 << 20;
 constexpr std::uint64_t kCpuPeriodUs = 100'000;
+constexpr int kReleaseMs = 30;
+constexpr std::array kIoLimits = {Limit::kIoRead, Limit::kIoWrite, Limit::kIoReadOps,
+                                  Limit::kIoWriteOps};
 // What the guest itself may take on v2, where the box's group holds it too, on top of a command's
 // own limits. Those are its slot's: whatever meets its limit there, the guest is not in that group
 // and never the one that is killed for it.
@@ -95,6 +98,7 @@ CgroupPlace find_unified(const std::string& mount, const std::string& own,
     place.memory = has_word(words, "memory", ' ');
     place.pids = has_word(words, "pids", ' ');
     place.cpu = has_word(words, "cpu", ' ');
+    place.io = has_word(trimmed(*available), "io", ' ');
     if ((place.memory || place.pids) && can_use(path, before_probe)) return place;
   }
   return {};
@@ -121,6 +125,11 @@ Result<Fd> open_file(const std::string& path, int flags) {
 // Opens where it is there; kernels differ in pids.peak, memory.peak and cgroup.kill.
 Fd open_optional(const std::string& path, int flags) {
   return Fd(::open(path.c_str(), flags | O_CLOEXEC));
+}
+
+void open_io_counter(SlotFiles& files, const std::string& path, bool v2) {
+  files.file[SlotFiles::kIoStat] =
+      open_optional(path + (v2 ? "/io.stat" : "/blkio.throttle.io_service_bytes"), O_RDONLY);
 }
 
 std::string slot_path(const std::string& group, std::uint32_t number) {
@@ -191,6 +200,7 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
   };
   std::string unified_mount;
   bool legacy_refused = false;
+  CgroupPlace io_place;  // v1's
   for (const std::string_view line : split(*mounts, '\n')) {
     const std::size_t dash = line.find(" - ");
     if (dash == std::string_view::npos) continue;
@@ -207,15 +217,26 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
     place.memory = has_word(right[2], "memory", ',');
     place.pids = has_word(right[2], "pids", ',');
     place.cpu = has_word(right[2], "cpu", ',');
-    if (!place.memory && !place.pids && !place.cpu) continue;
-    const std::string path = own_path(place.memory ? "memory" : place.pids ? "pids" : "cpu");
+    // Its limits do not hold for groups below, and commands have such where memory or processes
+    // are counted.
+    place.io = has_word(right[2], "blkio", ',') && !place.memory && !place.pids;
+    if (!place.memory && !place.pids && !place.cpu && !place.io) continue;
+    const std::string path = own_path(place.memory ? "memory"
+                                      : place.pids ? "pids"
+                                      : place.cpu  ? "cpu"
+                                                   : "blkio");
     place.path = mount + (path == "/" ? "" : path);
-    if (::access(place.path.c_str(), W_OK) == 0)
+    const bool usable = ::access(place.path.c_str(), W_OK) == 0;
+    if (usable && place.io) io_place = place;
+    if (!place.memory && !place.pids && !place.cpu) continue;
+    if (usable)
       host.places.push_back(place);
     else
       legacy_refused = true;
   }
   const bool legacy = !host.places.empty();
+  // Alone it is no place: nothing would hold what else there is to hold.
+  if (legacy) host.io = io_place;
   if (!unified_mount.empty()) {
     const std::string path = own_path("");
     if (legacy) {
@@ -223,6 +244,7 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
       if (::access(place.path.c_str(), W_OK) == 0) host.places.push_back(place);
     } else if (CgroupPlace place = find_unified(unified_mount, path, before_probe);
                !place.path.empty()) {
+      host.io = place.io ? place : io_place;
       host.places.push_back(place);
       host.mode = CgroupMode::kUnified;
       return host;
@@ -240,7 +262,8 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
 
 CgroupTree CgroupTree::adopt(std::vector<std::string> paths) {
   CgroupTree tree;
-  for (std::string& path : paths) tree.groups_.push_back(Group{std::move(path)});
+  // What they hold is not known here; those of I/O are found by their files.
+  for (std::string& path : paths) tree.groups_.push_back({.path = std::move(path), .io = true});
   return tree;
 }
 
@@ -305,6 +328,47 @@ Status CgroupTree::limit_group(const Group& group, const Plan& plan) const {
   return write_limit(group.path, "cpu.cfs_quota_us", quota);
 }
 
+Status CgroupTree::limit_io(const CgroupPlace& place, const Plan& plan, SeenDisks disks,
+                            SlotFiles& first) {
+  disks_ = std::move(disks);
+  if (place.path.empty() || disks_.disks.empty()) return {};
+  if (place.v2 && !write_limit(place.path, "cgroup.subtree_control", "+io")) return {};
+  const std::string path = place.path + "/caisson-" + plan.id;
+  auto group = std::find_if(groups_.begin(), groups_.end(),
+                            [&](const Group& each) { return each.path == path; });
+  if (group == groups_.end()) {
+    TRY(make_group(path));
+    groups_.push_back({.path = path});
+    group = groups_.end() - 1;
+    TRY_ASSIGN(first.file[SlotFiles::kEnterIo], open_file(path + "/tasks", O_WRONLY));
+  }
+  group->io = true;
+  std::erase_if(disks_.disks, [&](const Disk& disk) {
+    const auto limited = limit_disk(path, group->v2, plan, disk);
+    if (!limited && disks_.unknown.empty())
+      disks_.unknown = "disk " + disk.name() + " takes no limit: " + limited.error().message();
+    return !limited;
+  });
+  // Where slots have controllers each counts for itself.
+  if (group->v2 && (group->memory || group->pids))
+    TRY(write_limit(path, "cgroup.subtree_control", "+io"));
+  open_io_counter(first, group->v2 ? slot_path(path, kFirstSlot) : path, group->v2);
+  return {};
+}
+
+// Version 2 finds whose a dirty page was by the memory controller.
+LaterWrites CgroupTree::later_writes(const Group& group) {
+  return group.v2 && group.memory ? LaterWrites::kCounted : LaterWrites::kNobodys;
+}
+
+std::string CgroupTree::io_fault(Limit limit) const {
+  const auto group =
+      std::find_if(groups_.begin(), groups_.end(), [](const Group& each) { return each.io; });
+  if (group != groups_.end()) return io_hold(disks_, later_writes(*group), limit).fault;
+  if (disks_.disks.empty()) return io_hold(disks_, LaterWrites::kNobodys, limit).fault;
+  return "there is no control group with io (blkio on version 1)";
+}
+
 Status CgroupTree::limit_slot(const Group& group, const std::string& path) const {
   if (group.pids && pids_ != 0) TRY(write_limit(path, "pids.max", std::to_string(pids_)));
   if (group.v2 && group.memory && memory_ != 0) TRY(limit_memory(path, memory_));
@@ -330,6 +394,9 @@ HeldLimits CgroupTree::held() const {
     if (group.memory) held[static_cast<std::size_t>(Limit::kMemory)] = HeldBy::kCgroup;
     if (group.pids) held[static_cast<std::size_t>(Limit::kPids)] = HeldBy::kCgroup;
     if (group.cpu) held[static_cast<std::size_t>(Limit::kCpus)] = HeldBy::kCgroup;
+    if (!group.io) continue;
+    for (const Limit limit : kIoLimits)
+      held[static_cast<std::size_t>(limit)] = io_hold(disks_, later_writes(group), limit).by;
   }
   return held;
 }
@@ -345,7 +412,9 @@ Result<Fd> CgroupTree::guest_directory() const {
 
 namespace {
 
-void open_counters(SlotFiles& files, const std::string& path, bool v2, bool memory, bool pids) {
+void open_counters(SlotFiles& files, const std::string& path, bool v2, bool memory, bool pids,
+                   bool io) {
+  if (io) open_io_counter(files, path, v2);
   if (memory) {
     files.file[SlotFiles::kMemoryEvents] =
         open_optional(path + (v2 ? "/memory.events" : "/memory.oom_control"), O_RDONLY);
@@ -370,7 +439,7 @@ void open_counters(SlotFiles& files, const std::string& path, bool v2, bool memo
 Result<SlotFiles> CgroupTree::sandbox_files() const {
   SlotFiles files;
   for (const Group& group : groups_)
-    open_counters(files, group.path, group.v2, group.memory, group.pids);
+    open_counters(files, group.path, group.v2, group.memory, group.pids, group.io);
   return files;
 }
 
@@ -402,10 +471,11 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
       } else {
         const auto enter = group.memory ? SlotFiles::kEnterMemory
                            : group.pids ? SlotFiles::kEnterPids
-                                        : SlotFiles::kEnterCpu;
+                           : group.cpu  ? SlotFiles::kEnterCpu
+                                        : SlotFiles::kEnterIo;
         TRY_ASSIGN(files.file[enter], open_file(path + "/tasks", O_WRONLY));
       }
-      open_counters(files, path, group.v2, group.memory, group.pids);
+      open_counters(files, path, group.v2, group.memory, group.pids, group.io);
     }
     return {};
   };
@@ -426,6 +496,23 @@ bool CgroupTree::remove_slot(std::uint32_t number, int patience_ms) const {
 }
 
 void CgroupTree::kill() const {
+  kill_members();
+  for (const Group& group : groups_) {
+    if (group.io) lift_io_limits(group.path);
+  }
+}
+
+void CgroupTree::release_io(const Plan& plan) const {
+  for (const Group& group : groups_) {
+    if (!group.io) continue;
+    lift_io_limits(group.path);
+    // The kernel hands out what waited from a timer of its own.
+    ::poll(nullptr, 0, kReleaseMs);
+    for (const Disk& disk : disks_.disks) (void)limit_disk(group.path, group.v2, plan, disk);
+  }
+}
+
+void CgroupTree::kill_members() const {
   for (const Group& group : groups_) {
     // One v2 group holds everything that runs, and its kill is atomic.
     if (sys::write_file(AT_FDCWD, group.path + "/cgroup.kill", "1")) return;

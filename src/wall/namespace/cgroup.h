@@ -26,6 +26,8 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "wall/namespace/cgroup_io.h"
+#include "wall/namespace/disks.h"
 #include "wall/plan.h"
 #include "wall/wall.h"
 
@@ -37,12 +39,15 @@ enum class CgroupMode : std::uint8_t { kNone, kLegacy, kHybrid, kUnified };
 struct CgroupPlace {
   std::string path;  // absolute
   bool v2 = false;
-  bool memory = false, pids = false, cpu = false;
+  bool memory = false, pids = false, cpu = false, io = false;
 };
 
 struct CgroupHost {
   CgroupMode mode = CgroupMode::kNone;
   std::vector<CgroupPlace> places;
+  // Where I/O can be limited: one of the places, or v1's blkio hierarchy, which is one more to make
+  // a group in. No path: nowhere. Nothing is made or enabled there before a limit asks for it.
+  CgroupPlace io;
   // Why there is none, for people; empty otherwise.
   std::string reason;
 };
@@ -59,6 +64,7 @@ struct SlotFiles {
     kEnterMemory,
     kEnterPids,
     kEnterCpu,
+    kEnterIo,
     kBirthUnified,  // v2: the group's directory, to be born in; the last of those to enter
     kMemoryEvents,
     kMemoryPeak,
@@ -67,10 +73,11 @@ struct SlotFiles {
     kPidsPeak,
     kPidsNow,
     kCpuStat,
+    kIoStat,
     kKill,
     kCount
   };
-  static constexpr int kEnterCount = 4;
+  static constexpr int kEnterCount = 5;
   std::array<Fd, kCount> file;
 };
 
@@ -84,6 +91,10 @@ class CgroupTree {
   static Result<CgroupTree> create(const CgroupHost& host, const Plan& plan, uid_t guest);
   // Makes the others and writes the plan's limits. The first command's place comes after that.
   Status complete(const Plan& plan);
+  // Writes the plan's limits of I/O for each of `disks`, in `place`: a group is made there where
+  // the sandbox has none, and the first slot gets its files. What the kernel does not take is not
+  // held.
+  Status limit_io(const CgroupPlace& place, const Plan& plan, SeenDisks disks, SlotFiles& first);
   // The tree of a journal: the group directories by path, for remove().
   static CgroupTree adopt(std::vector<std::string> paths);
 
@@ -91,6 +102,8 @@ class CgroupTree {
   // Absolute directories of the sandbox's groups, for the journal.
   std::vector<std::string> paths() const;
   HeldLimits held() const;
+  // Why a limit of I/O is not held by a control group; empty where it is.
+  std::string io_fault(Limit limit) const;
   // The guest's own v2 group, for CLONE_INTO_CGROUP; invalid without v2. On v1 the guest, a
   // megabyte that no command can grow, stays outside: entering a group there waits for every
   // processor.
@@ -105,7 +118,11 @@ class CgroupTree {
   // `patience_ms`. True when nothing of it is left.
   bool remove_slot(std::uint32_t number, int patience_ms) const;
 
-  // Kills every member. Safe to call at any time.
+  // Lets what waits for its turn at a disk go on, and limits again: whoever was killed meanwhile
+  // ends. Takes some milliseconds; nothing without limits of I/O.
+  void release_io(const Plan& plan) const;
+  // Kills every member, and lets what waits for its turn at a disk go on to its end. Safe to call
+  // at any time.
   void kill() const;
   // Removes all groups, waiting at most `patience_ms` for members to be gone; names what stays.
   Status remove(int patience_ms) const;
@@ -113,8 +130,10 @@ class CgroupTree {
  private:
   struct Group {
     std::string path;
-    bool v2 = false, memory = false, pids = false, cpu = false;
+    bool v2 = false, memory = false, pids = false, cpu = false, io = false;
   };
+  static LaterWrites later_writes(const Group& group);
+  void kill_members() const;
   // Lets the guest's children be born in (or below) a v2 group.
   Status give_birth_rights(const std::string& path) const;
   Status limit_group(const Group& group, const Plan& plan) const;
@@ -123,6 +142,7 @@ class CgroupTree {
   std::vector<Group> groups_;
   std::uint64_t memory_ = 0, pids_ = 0;  // of each slot; 0: unlimited, or not known yet
   uid_t guest_ = 0;
+  SeenDisks disks_;  // those that are limited
 };
 
 }  // namespace caisson::wall

@@ -34,6 +34,7 @@ constexpr const char* kJournal = "journal";
 constexpr std::size_t kMaxSlots = 512;
 constexpr std::string_view kGuestLine = "guest ";
 constexpr int kSweepPatienceMs = 2000;
+constexpr std::uint64_t kReleasePauseUs = 1'000'000;
 
 // When a process started, in clock ticks since boot; 0 where there is none.
 std::uint64_t start_time(pid_t pid) {
@@ -85,6 +86,7 @@ class NamespacePrepared final : public Prepared {
   Status clean_up(int patience_ms) override;
 
  private:
+  Status limit_io(SlotFiles& first_slot);
   Status check_limits() const;
   Status note(const std::string& line);
   Status admit_steps();
@@ -102,6 +104,7 @@ class NamespacePrepared final : public Prepared {
   std::vector<std::uint32_t> dropped_slots_;  // launcher: still to be removed
   std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
   std::size_t live_slots_ = 0;                // launcher
+  std::uint64_t release_again_us_ = 0;        // launcher
   Fd guest_group_;                            // that the guest is born in
 };
 
@@ -121,6 +124,18 @@ Status NamespacePrepared::check_limits() const {
           std::string("limits.") + entry.name + " cannot be held hard here: " +
           (host_.reason.empty() ? "the controller is missing" : host_.reason) +
           "; drop --require-hard-limits or run where control groups are delegated"));
+  }
+  const Needed io[] = {{Limit::kIoRead, plan_.io_read, "io_read"},
+                       {Limit::kIoWrite, plan_.io_write, "io_write"},
+                       {Limit::kIoReadOps, plan_.io_read_ops, "io_read_ops"},
+                       {Limit::kIoWriteOps, plan_.io_write_ops, "io_write_ops"}};
+  for (const Needed& entry : io) {
+    const std::string fault = entry.value == 0 ? "" : groups_.io_fault(entry.limit);
+    if (fault.empty()) continue;
+    return fail(Error::precondition(std::string("limits.") + entry.name +
+                                    " cannot be held hard here: " + fault +
+                                    (host_.reason.empty() ? "" : "; " + host_.reason) +
+                                    "; drop --require-hard-limits or the limit"));
   }
   return {};
 }
@@ -160,6 +175,14 @@ Status NamespacePrepared::claim() {
   return {};
 }
 
+// The one limit whose group is not made before the plan is known: hardly any plan has it.
+Status NamespacePrepared::limit_io(SlotFiles& first_slot) {
+  if (!plan_.limits_io() || is_off(plan_.switches, Mechanism::kCgroupIo)) return {};
+  TRY_ASSIGN(SeenDisks disks, disks_of(plan_, place_.run_directory_fd));
+  if (!host_.io.path.empty()) TRY(note(host_.io.path + "/caisson-" + plan_.id));
+  return groups_.limit_io(host_.io, plan_, std::move(disks), first_slot);
+}
+
 Status NamespacePrepared::admit() {
   auto admitted = admit_steps();
   if (!admitted) return fail(steps_.name(std::move(admitted).error()));
@@ -175,7 +198,7 @@ Status NamespacePrepared::admit_steps() {
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
   TRY(ids_.set_user(plan_.user_uid, plan_.user_gid));
-  return check_limits();
+  return {};
 }
 
 void NamespacePrepared::complete(int broker_fd) {
@@ -193,6 +216,9 @@ Result<Completion> NamespacePrepared::complete_steps() {
   TRY(steps_.enter("cgroup"));
   TRY(groups_.complete(plan_));
   TRY_ASSIGN(completion.first_slot, groups_.make_slot(kFirstSlot));
+  TRY(limit_io(completion.first_slot));
+  TRY(check_limits());
+  completion.held = groups_.held();
   TRY_ASSIGN(completion.freeze, groups_.freeze_file());
   if (plan_.image != PlanImage::kHost) return completion;
   TRY(steps_.enter("host-etc"));
@@ -229,7 +255,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   box.supervisor_uid = ids_.supervisor_uid;
   box.supervisor_gid = ids_.supervisor_gid;
   box.has_groups = !groups_.empty();
-  box.held = groups_.held();
+  box.held = completion.held;
   return make_namespace_box(plan_, std::move(box), broker_fd);
 }
 
@@ -331,6 +357,16 @@ Status NamespacePrepared::serve(int broker_fd) {
     }
     case 'E':
       // What is empty already goes while the supervisor and PID 1 come to their end.
+      (void)groups_.remove(0);
+      return {};
+    case 'F':
+      // A broken supervisor must not do away with the limit.
+      if (sys::monotonic_us() < release_again_us_) return {};
+      groups_.release_io(plan_);
+      release_again_us_ = sys::monotonic_us() + kReleasePauseUs;
+      return {};
+    case 'K':
+      groups_.kill();
       (void)groups_.remove(0);
       return {};
     case 'D':

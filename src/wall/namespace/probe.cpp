@@ -250,6 +250,25 @@ Finding cgroups(const HostFacts& facts) {
   return works(feature, detail + " with memory, pids and cpu");
 }
 
+Finding io_limits(const HostFacts& facts) {
+  const char* feature = "I/O limits";
+  const CgroupPlace& place = facts.cgroups.io;
+  if (place.io && place.v2)
+    return works(feature, "version 2 holds --io-read, --io-write and their operations");
+  if (place.io)
+    return limited(feature,
+                   "version 1 holds reads, and writes that are direct or synchronous; what the "
+                   "kernel writes out later for a program is nobody's",
+                   "Start the host with version 2 (kernel command line "
+                   "systemd.unified_cgroup_hierarchy=1).");
+  return limited(feature, "no control group with io: --io-read and --io-write are not held",
+                 facts.uid == 0
+                     ? "Enable it for child groups: write +io to cgroup.subtree_control of every "
+                       "group above caisson's; on version 1 mount the controller blkio."
+                     : "sudo systemctl edit user@.service, and there [Service] Delegate=cpu cpuset "
+                       "io memory pids; then log in again");
+}
+
 Finding cgroup_kill(const HostFacts& facts) {
   const char* feature = "cgroup.kill";
   const bool there =
@@ -420,8 +439,8 @@ std::string_view to_string(FeatureState state) {
 std::vector<Finding> diagnose(const HostFacts& facts) {
   std::vector<Finding> findings;
   for (Finding (*examine)(const HostFacts&) :
-       {kernel, user_namespaces, fresh_proc, id_ranges, cgroups, cgroup_kill, overlay, tmpfs_xattrs,
-        idmapped_mounts, erofs, seccomp, landlock, processes, time_namespace})
+       {kernel, user_namespaces, fresh_proc, id_ranges, cgroups, io_limits, cgroup_kill, overlay,
+        tmpfs_xattrs, idmapped_mounts, erofs, seccomp, landlock, processes, time_namespace})
     findings.push_back(examine(facts));
   findings.insert(findings.begin(), namespace_wall(findings));
   findings.push_back(gvisor(facts));

@@ -54,6 +54,7 @@ class FakeHost {
     facts.cgroups.mode = CgroupMode::kUnified;
     facts.cgroups.places = {
         {.path = "/sys/fs/cgroup", .v2 = true, .memory = true, .pids = true, .cpu = true}};
+    facts.cgroups.io = {.path = "/sys/fs/cgroup", .v2 = true, .io = true};
     facts.cgroup2_mounted = true;
     return facts;
   }
@@ -359,6 +360,19 @@ TEST(Diagnose, MissingControllers) {
   facts.uid = 0;
   facts.cgroups.places[0].memory = false;
   expect(find(facts, "cgroups"), FeatureState::kLimited, "without memory, cpu", "+memory");
+}
+
+TEST(Diagnose, LimitsOfIo) {
+  FakeHost host;
+  HostFacts facts = host.facts();
+  expect(find(facts, "I/O limits"), FeatureState::kWorks, "version 2 holds", "");
+  facts.cgroups.io.v2 = false;
+  expect(find(facts, "I/O limits"), FeatureState::kLimited, "is nobody's", "version 2");
+  facts.cgroups.io = {};
+  expect(find(facts, "I/O limits"), FeatureState::kLimited, "are not held",
+         "Delegate=cpu cpuset io");
+  facts.uid = 0;
+  expect(find(facts, "I/O limits"), FeatureState::kLimited, "are not held", "+io");
 }
 
 TEST(Diagnose, OldKernel) {

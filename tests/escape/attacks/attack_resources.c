@@ -1,6 +1,7 @@
 // Attempts to take more than was given. Each is bounded: where no limit holds it stops by itself
 // after an amount that does no harm, and says ESCAPED.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <mqueue.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -358,6 +360,27 @@ ATTEMPT_WITHIN(89a, 20) {
     if (write(fd, block, sizeof block) < 0) contained("%s after %d MiB", errno_name(errno), i);
   unlink("/grant-rw/cache");
   contained("survived");
+}
+// The same folder's disk: how long three megabytes take. The runner gives --io-write 1MiB/s.
+ATTEMPT_WITHIN(89b, 20) {
+  enum { kWrites = 6, kSize = 512 * 1024 };
+  struct statfs facts;
+  if (statfs("/grant-rw", &facts) != 0) contained("%s", errno_name(errno));
+  if (facts.f_type == TMPFS_MAGIC || facts.f_type == OVERLAYFS_SUPER_MAGIC)
+    unsupported("no disk is known behind the grant");
+  int fd = open("/grant-rw/disk", O_CREAT | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600);
+  if (fd < 0 && errno == EINVAL) unsupported("the grant takes no direct writes");
+  if (fd < 0) contained("%s", errno_name(errno));
+  void* block = aligned_alloc(4096, kSize);
+  if (block == NULL) contained("ENOMEM");
+  memset(block, 'x', kSize);
+  double start = now_seconds();
+  for (int i = 0; i < kWrites; i++)
+    if (write(fd, block, kSize) != kSize) unsupported("%s of a direct write", errno_name(errno));
+  double took = now_seconds() - start;
+  unlink("/grant-rw/disk");
+  if (took < 1.5) escaped("wrote 3 MiB in %.2f s", took);
+  contained("throttled to %.2f s", took);
 }
 // 90: processor time: what four busy processes get in two seconds. The runner gives --cpus 0.1.
 ATTEMPT_WITHIN(90a, 20) {
