@@ -43,6 +43,7 @@ struct Plan {
   std::uint8_t syscall_profile = 0;  // policy::SyscallProfile
   std::uint8_t on_refusal = 0;       // policy::OnRefusal
   std::uint8_t layer = 0;            // policy::LayerKind
+  std::uint32_t layer_fd = 0;        // index; kQuota only: the directory in which the layer lies
   std::uint8_t require_hard_limits = 0;
   std::uint8_t detached = 0;  // survives its first client
   std::uint8_t single = 0;    // ends with its first command, whose result is all that is wanted
@@ -60,6 +61,9 @@ struct Plan {
   SwitchMask switches = 0;
   std::string fault;
 };
+
+// Whether the writable layer lies on disk (layer: quota) and takes no memory.
+bool lies_on_disk(const Plan& plan);
 
 // At most this many bytes and descriptors; decode refuses more, and anything malformed, trailing,
 // out of range or not normalised.
