@@ -125,8 +125,12 @@ Result<QuotaLayer> make_quota_layer(const QuotaWish& wish) {
   file.reset();
   // Through the device, not the file: what the file holds is flushed to disk when it is attached.
   TRY(write_ext4(loop.device.get(), layout, identity_of(wish)));
+  // Besides what layer_quota.h says: blocks become a file's at once and not only when they have
+  // been written (dioread_lock), which matters to nobody who never sees the file system after a
+  // crash; and no thread looks at inode tables or bitmaps in advance.
   const sys::MountOption options[] = {{"source", loop.path.c_str()},
                                       {"nobarrier", nullptr},
+                                      {"dioread_lock", nullptr},
                                       {"noinit_itable", nullptr},
                                       {"no_prefetch_block_bitmaps", nullptr}};
   QuotaLayer layer;
