@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
@@ -121,10 +122,14 @@ Result<QuotaLayer> make_quota_layer(const QuotaWish& wish) {
                        : std::clamp<std::uint64_t>(bytes / kBytesPerInode, 1024, kMostExt4Inodes);
   const Ext4Layout layout = plan_ext4(bytes + kSetUpBytes, inodes);
   TRY_ASSIGN(Fd file, make_file(wish.directory_fd, layout.image_bytes()));
-  TRY_ASSIGN(const Loop loop, attach(file));
+  TRY_ASSIGN(Loop loop, attach(file));
   file.reset();
   // Through the device, not the file: what the file holds is flushed to disk when it is attached.
   TRY(write_ext4(loop.device.get(), layout, identity_of(wish)));
+  // Some kernels mount nothing that anybody has open for writing; somebody must hold it, though.
+  Fd held(::open(loop.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!held.valid()) return refuse("open " + loop.path, errno);
+  loop.device = std::move(held);
   // Besides what layer_quota.h says: blocks become a file's at once and not only when they have
   // been written (dioread_lock), which matters to nobody who never sees the file system after a
   // crash; and no thread looks at inode tables or bitmaps in advance.
