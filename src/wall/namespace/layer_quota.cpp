@@ -142,6 +142,11 @@ Result<QuotaLayer> make_quota_layer(const QuotaWish& wish) {
   auto mount = sys::make_mount("ext4", options, wish.attributes);
   if (!mount) return fail(std::move(mount).error().with(kRefusal));
   layer.mount = std::move(mount).value();
+  // The kernel's log need not hear of every sandbox's end, nor of what is dropped at it: errors of
+  // the file system are counted apart.
+  (void)sys::write_file(
+      AT_FDCWD, "/sys/fs/ext4/" + loop.path.substr(sizeof "/dev/" - 1) + "/msg_ratelimit_burst",
+      "0");
   layer.root = Fd(::openat(layer.mount.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!layer.root.valid()) return fail_errno("open the layer");
   TRY_ASSIGN(layer.before, use_of_layer(layer.root.get()));
