@@ -64,6 +64,8 @@ enum class SyscallProfile { kDefault, kBrowser, kDebug };
 // means for the command that made it. continue: it gets EPERM and goes on; the result counts it.
 // kill: the first one ends the command, with the verdict policy_violation.
 enum class OnRefusal { kContinue, kKill };
+// Where what a sandbox writes is kept. tmpfs: in memory, within limits.memory. quota: on disk, in a
+// file system of its own of limits.disk and limits.inodes (root alone).
 enum class LayerKind { kTmpfs, kQuota };
 enum class GrantMode { kReadOnly, kReadWrite, kCopy };
 enum class NetworkMode { kDeny };

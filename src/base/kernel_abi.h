@@ -95,6 +95,12 @@
 #define PR_SET_MDWE 65
 #endif
 
+// Of ext4's own header, which is not among the kernel's public ones: nothing more is written.
+#ifndef EXT4_IOC_SHUTDOWN
+#define EXT4_IOC_SHUTDOWN _IOR('X', 125, __u32)
+#define EXT4_GOING_FLAGS_NOLOGFLUSH 2
+#endif
+
 namespace caisson::abi {
 
 // The whole of landlock_ruleset_attr as ABI 6 has it; 6.1's header knows the first member alone.

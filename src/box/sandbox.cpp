@@ -22,6 +22,7 @@
 #include "box/files.h"
 #include "box/host_path.h"
 #include "box/launch.h"
+#include "box/layer_directory.h"
 #include "box/registry.h"
 #include "box/result_json.h"
 #include "box/sockets.h"
@@ -231,6 +232,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     plan.image = wall::PlanImage::kDirectory;
     plan.image_fd = descriptors.add(root_fd);
     plan.image_id_base = image.files->disk_base();
+  }
+  Fd layers;
+  if (spec->layer == policy::LayerKind::kQuota) {
+    TRY_ASSIGN(layers, box::open_layer_directory());
+    plan.layer_fd = descriptors.add(layers.get());
   }
   for (const policy::Grant& grant : spec->grants) {
     auto opened = box::open_host_path(grant.from);

@@ -95,7 +95,9 @@ constinit const std::array<Option, 17> kAccessOptions = {{
      .words = "deny allow"},
     {.name = "--layer",
      .value = "tmpfs|quota",
-     .help = "Where what it writes is kept: in memory, or on disk under a quota.",
+     .help =
+         "Where what it writes is kept: tmpfs, in memory, or quota, on disk in a file system of "
+         "its own that is as large as --disk says (root alone). Default: tmpfs.",
      .complete = Complete::kWords,
      .words = "tmpfs quota"},
 }};
@@ -105,11 +107,13 @@ constinit const std::array<Option, 14> kLimitOptions = {{
     {.name = "--memory",
      .letter = 'm',
      .value = "SIZE",
-     .help = "Memory, files in it and kernel memory included. Default: 512MiB."},
+     .help = "Memory, files in it and kernel memory included; with --layer tmpfs that is all that "
+             "it writes. Default: 512MiB."},
     {.name = "--pids", .value = "N", .help = "Processes and threads together. Default: 256."},
     {.name = "--disk",
      .value = "SIZE",
-     .help = "Bytes it may write. Default: 256MiB, but at most half of --memory."},
+     .help =
+         "Bytes it may write. Default: 256MiB, but with --layer tmpfs at most half of --memory."},
     {.name = "--inodes", .value = "N", .help = "Files it may make. Default: 100k."},
     {.name = "--open-files", .value = "N", .help = "Files open at once, a process. Default: 1024."},
     {.name = "--output",

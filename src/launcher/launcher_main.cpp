@@ -23,6 +23,8 @@ int main(int argc, char** argv) {
     std::string lines;
     for (std::size_t i = 0; i < caisson::wall::kStepCount; ++i)
       lines += std::string(caisson::wall::kStepNames[i]) + "\n";
+    for (std::size_t i = 0; i < caisson::wall::kQuotaStepCount; ++i)
+      lines += std::string(caisson::wall::kQuotaStepNames[i]) + " quota\n";
     for (std::size_t i = 0; i < caisson::wall::kLateStepCount; ++i)
       lines += std::string(caisson::wall::kLateStepNames[i]) + " late\n";
     (void)!::write(1, lines.data(), lines.size());

@@ -131,6 +131,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.syscall_profile, "syscall_profile");
   archive.number(plan.on_refusal, "on_refusal");
   archive.number(plan.layer, "layer");
+  archive.number(plan.layer_fd, "layer_fd");
   archive.number(plan.require_hard_limits, "require_hard_limits");
   archive.number(plan.detached, "detached");
   archive.number(plan.single, "single");
@@ -186,6 +187,7 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.syscall_profile, policy::kProfileNames.size(), "syscall_profile");
   reader.below(plan.on_refusal, policy::kOnRefusalNames.size(), "on_refusal");
   reader.below(plan.layer, policy::kLayerNames.size(), "layer");
+  reader.below(plan.layer_fd, lies_on_disk(plan) ? descriptor_count : 1, "layer_fd");
   reader.below(plan.require_hard_limits, 2, "require_hard_limits");
   reader.below(plan.detached, 2, "detached");
   reader.below(plan.single, 2, "single");
@@ -221,6 +223,10 @@ Status check_id(std::string_view id) {
   if (const std::string_view allowed = id_fault(id); !allowed.empty())
     return fail(Error::invalid("id: allowed are " + std::string(allowed)));
   return {};
+}
+
+bool lies_on_disk(const Plan& plan) {
+  return plan.layer == static_cast<std::uint8_t>(policy::LayerKind::kQuota);
 }
 
 std::string encode(const Plan& plan) {

@@ -46,6 +46,7 @@ struct Plan {
   std::uint8_t syscall_profile = 0;  // policy::SyscallProfile
   std::uint8_t on_refusal = 0;       // policy::OnRefusal
   std::uint8_t layer = 0;            // policy::LayerKind
+  std::uint32_t layer_fd = 0;        // index; kQuota only: the directory in which the layer lies
   std::uint8_t require_hard_limits = 0;
   std::uint8_t detached = 0;  // survives its first client
   std::uint8_t single = 0;    // ends with its first command, whose result is all that is wanted
@@ -72,6 +73,9 @@ struct Plan {
   }
   bool limits_io() const { return (io_read | io_write | io_read_ops | io_write_ops) != 0; }
 };
+
+// Whether the writable layer lies on disk (layer: quota) and takes no memory.
+bool lies_on_disk(const Plan& plan);
 
 // At most this many bytes and descriptors; decode refuses more, and anything malformed, trailing,
 // out of range or not normalised.

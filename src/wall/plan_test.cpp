@@ -30,6 +30,7 @@ Plan full_plan() {
   plan.syscall_profile = 2;
   plan.on_refusal = 1;
   plan.layer = 1;
+  plan.layer_fd = 2;
   plan.require_hard_limits = 1;
   plan.detached = 1;
   plan.single = 1;
@@ -79,6 +80,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->syscall_profile, plan.syscall_profile);
   EXPECT_EQ(decoded->on_refusal, plan.on_refusal);
   EXPECT_EQ(decoded->layer, plan.layer);
+  EXPECT_EQ(decoded->layer_fd, plan.layer_fd);
   EXPECT_EQ(decoded->require_hard_limits, plan.require_hard_limits);
   EXPECT_EQ(decoded->detached, plan.detached);
   EXPECT_EQ(decoded->single, plan.single);
@@ -168,6 +170,8 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.syscall_profile = 3; }, "plan: syscall_profile: found 3"},
       {[](Plan& p) { p.on_refusal = 2; }, "plan: on_refusal: found 2; allowed is 0 to 1"},
       {[](Plan& p) { p.layer = 2; }, "plan: layer: found 2"},
+      {[](Plan& p) { p.layer_fd = 4; }, "plan: layer_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.layer = 0; }, "plan: layer_fd: found 2; allowed is 0 to 0"},
       {[](Plan& p) { p.require_hard_limits = 2; }, "plan: require_hard_limits: found 2"},
       {[](Plan& p) { p.detached = 255; }, "plan: detached: found 255"},
       {[](Plan& p) { p.single = 2; }, "plan: single: found 2"},

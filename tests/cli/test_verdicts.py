@@ -1,11 +1,15 @@
 """Verdicts and exit statuses at their edges."""
 import json
+import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import support
+from support import harness
 
 
 # Python that makes a refused call of the reportable set.
@@ -159,6 +163,165 @@ class Limits(support.CallerTest):
         else:
             self.assert_ended(result, "sandbox_error", 125)
             self.assertIn("limit", result["verdict"]["message"])
+
+
+class QuotaLayer(support.CallerTest):
+    """The same limits, held by a file system on disk."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.disk, cls.why_not = harness.disk_folder() if cls.kind == "root" else (None, "root's alone")
+        if cls.disk:
+            cls.caller.env["CAISSON_STATE_DIR"] = str(cls.disk)
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        if cls.disk:
+            files = [path for path in cls.disk.rglob("*") if not path.is_dir()]
+            loops = harness.wait_until(lambda: not harness.loop_devices([cls.disk]), 2)
+            shutil.rmtree(cls.disk)
+            assert not files, f"files left behind: {files}"
+            assert loops, "loop devices left behind"
+
+    def layered(self, *arguments, **options):
+        if not self.disk:
+            self.skipTest(self.why_not)
+        return self.verdict("--layer", "quota", *arguments, **options)
+
+    def test_an_ordinary_user_is_refused(self):
+        if self.kind == "root":
+            self.skipTest("root may have one")
+        self.assert_refused(self.run_in("--layer", "quota", "--", "true"), "layer: quota", "root's alone",
+                            "allowed is layer: tmpfs")
+        self.assertEqual(list((self.caller.folder / "state").iterdir()), [])
+
+    def test_bytes_however_they_are_written(self):
+        for size in ("4k", "100k", "1M", "3M"):
+            with self.subTest(size=size):
+                result = self.layered("--disk", "16MiB", "--", "sh", "-c", f"dd if=/dev/zero of=$HOME/x bs={size}")
+                self.assert_ended(result, "disk_limit", 122, cause="bytes")
+                self.assertEqual(result["limits_hit"], ["disk"])
+                written = result["usage"]["bytes_written"]
+                self.assertTrue(16 << 20 <= written <= (16 << 20) + (128 << 10), result)
+
+    def test_nothing_is_full_before_the_limit(self):
+        result = self.layered("--disk", "16MiB", "--", "sh", "-c",
+                              "dd if=/dev/zero of=$HOME/x bs=1M count=16 2>/dev/null; rm $HOME/y")
+        self.assert_ended(result, "exited", 1)
+        self.assertEqual(result["limits_hit"], [])
+
+    def test_a_program_that_meets_enospc_and_succeeds(self):
+        script = "dd if=/dev/zero of=$HOME/x bs=1M count=200 2>/dev/null; sleep 0.3; rm $HOME/x; sync; exit 0"
+        result = self.layered("--disk", "16MiB", "--", "sh", "-c", script)
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["limits_hit"], ["disk"])
+
+    def test_inodes(self):
+        script = ("import os\nmade = 0\ntry:\n  for made in range(10**6): open(os.path.expanduser('~/%d' % made), 'w').close()\n"
+                  "except OSError as error: print(made, error.errno, flush=True)\nos._exit(7)")
+        result = self.layered("--inodes", "500", "--", "python3", "-c", script)
+        self.assert_ended(result, "disk_limit", 122, cause="inodes")
+        made, error = map(int, result["stdout"].split())
+        self.assertEqual(error, 28)
+        self.assertTrue(400 < made < 500, result)
+        self.assertEqual(result["limits_hit"], ["inodes"])
+
+    def test_a_disk_beyond_memory(self):
+        result = self.layered("--memory", "64MiB", "--disk", "1GiB", "--", "sh", "-c",
+                              "dd if=/dev/urandom of=$HOME/x bs=1M count=300 2>/dev/null && "
+                              "cp $HOME/x $HOME/y && cmp $HOME/x $HOME/y && stat -c %s $HOME/y")
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["stdout"], f"{300 << 20}\n")
+        self.assertGreaterEqual(result["usage"]["bytes_written"], 600 << 20)
+        self.assertEqual(result["limits_hit"], [])
+
+    def test_it_is_held_hard(self):
+        held = self.layered("--", "true")["held"]
+        self.assertEqual((held["disk"], held["inodes"]), ("rlimit", "rlimit"))
+        held = self.layered("--disk", "unlimited", "--inodes", "unlimited", "--", "true")["held"]
+        self.assertEqual((held["disk"], held["inodes"]), ("none", "none"))
+
+    def test_the_smallest_one_has_room_for_what_was_asked(self):
+        script = "dd if=/dev/zero of=$HOME/x bs=4k count=16 2>/dev/null && stat -c %s $HOME/x"
+        result = self.layered("--disk", "64KiB", "--inodes", "100", "--", "sh", "-c", script)
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["stdout"], f"{64 << 10}\n")
+
+    def test_it_is_a_whole_file_system(self):
+        script = ("import os, mmap, multiprocessing.shared_memory as shared\n"
+                  "os.chdir(os.path.expanduser('~'))\n"
+                  "open('a', 'w').write('x'); os.link('a', 'b'); os.symlink('a', 'c'); os.mkfifo('d')\n"
+                  "os.setxattr('a', 'user.note', b'1'); os.rename('a', 'e'); os.makedirs('f/g'); os.fsync(os.open('e', os.O_RDWR))\n"
+                  "with open('m', 'w+b') as f:\n  f.truncate(8192); m = mmap.mmap(f.fileno(), 8192); m[5000] = 7; m.flush()\n"
+                  "s = shared.SharedMemory(create=True, size=65536); s.buf[9] = 3; s.close(); s.unlink()\n"
+                  "assert os.stat('e').st_uid == os.getuid() and os.getxattr('b', 'user.note') == b'1'\n"
+                  "try: os.mknod('n', 0o20666, os.makedev(1, 3)); print('made')\nexcept PermissionError: print('refused')")
+        result = self.layered("--", "python3", "-c", script)
+        self.assert_ended(result, "exited", 0)
+        self.assertEqual(result["stdout"], "refused\n")
+
+    def test_sudo_works_on_it(self):
+        result = self.layered("--user", "root", "--privileges", "sudo", "--", "sh", "-c",
+                              "touch /tmp/f && chown 7:8 /tmp/f && stat -c %u:%g /tmp/f && mknod /tmp/n c 1 3")
+        self.assertEqual(result["stdout"], "7:8\n")
+        self.assert_ended(result, "exited", 1)
+
+    def test_it_cannot_lie_in_memory(self):
+        if not self.disk or not os.path.isdir("/dev/shm"):
+            self.skipTest(self.why_not or "this host has no /dev/shm")
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            self.assert_refused(self.run_in("--layer", "quota", "--", "true", env={"CAISSON_STATE_DIR": memory}),
+                                "lies in memory", "allowed are layer: tmpfs")
+
+    def test_more_than_it_can_hold_is_refused(self):
+        if not self.disk:
+            self.skipTest(self.why_not)
+        self.assert_refused(self.run_in("--layer", "quota", "--disk", "1PiB", "--", "true"), "limits.disk", "15TiB")
+
+    def test_several_at_once(self):
+        if not self.disk:
+            self.skipTest(self.why_not)
+        script = "echo $PPID > $HOME/x; sleep 0.5; cat $HOME/x | wc -l"
+        running = [self.caller.popen("run", "--layer", "quota", "--", "sh", "-c", script, stdout=-1, stderr=-1)
+                   for _ in range(6)]
+        for process in running:
+            out, err = process.communicate(timeout=30)
+            self.assertEqual((process.returncode, out), (0, b"1\n"), err)
+
+    def test_an_image_on_it(self):
+        """Its upper side: files of the image change, are removed and replaced, directories too."""
+        if not self.disk:
+            self.skipTest(self.why_not)
+        busybox = shutil.which("busybox")
+        if not busybox:
+            self.skipTest("this host has no busybox to make an image of")
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder) / "root"
+            for name in ("bin", "etc", "home/user", "data/deep"):
+                (root / name).mkdir(parents=True)
+            shutil.copy(busybox, root / "bin/busybox")
+            for name in ("sh", "cat", "rm", "mkdir", "ls", "dd", "stat", "touch", "mv"):
+                (root / "bin" / name).symlink_to("busybox")
+            (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n")
+            (root / "data/deep/file").write_text("old\n")
+            for path in (root / "data", root / "data/deep", root / "data/deep/file", root / "home/user"):
+                os.chown(path, 1000, 1000)
+            archive = pathlib.Path(folder) / "root.tar"
+            subprocess.run(["tar", "-C", root, "-cf", archive, "--numeric-owner", "."], check=True)
+            done = self.caller.caisson("image", "import", "small", archive)
+            self.assertEqual(done.returncode, 0, done)
+        try:
+            script = ("cd /data && echo new > deep/file && cat deep/file && rm -r deep && mkdir deep && ls -A deep && "
+                      "touch deep/again && mv deep other && ls other && stat -c %u:%g other && "
+                      "dd if=/dev/zero of=/data/full bs=1M 2>/dev/null")
+            result = self.layered("--image", "small", "--disk", "8MiB", "--", "sh", "-c", script)
+            self.assertEqual(result["stdout"], "new\nagain\n1000:1000\n", result)
+            self.assert_ended(result, "disk_limit", 122, cause="bytes")
+        finally:
+            self.assertEqual(self.caller.caisson("image", "rm", "small").returncode, 0)
+            shutil.rmtree(self.disk / "images")
 
 
 class Ends(support.CallerTest):

@@ -192,14 +192,6 @@ class Ground:
             except OSError:
                 continue
         ours = {os.readlink(entry) for entry in pathlib.Path("/proc/self/ns").iterdir()}
-        loops = []
-        for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
-            try:
-                text = backing.read_text().strip()
-            except OSError:
-                continue
-            if any(text.startswith(str(folder)) for folder in (*self.watched, *folders)):
-                loops.append(text)
         sockets = pathlib.Path("/proc/self/net/unix").read_text().splitlines()[1:]
         if not self.root:  # the host's own are among them: those of our run directories alone
             sockets = [line for line in sockets if any(str(folder) in line for folder in folders)]
@@ -210,7 +202,7 @@ class Ground:
             "processes": sorted(processes),
             "sockets": sorted(" ".join(line.split()[4:]) for line in sockets),
             "files": self.files(folders),
-            "loop devices": sorted(loops),
+            "loop devices": harness.loop_devices((*self.watched, *folders)),
             "own descriptors": len(os.listdir("/proc/self/fd")),
         }
 

@@ -178,6 +178,13 @@ def steps():
     return ([line for line in lines if " " not in line], [line.split()[0] for line in lines if line.endswith(" late")])
 
 
+def quota_steps():
+    """The steps that only a sandbox with a layer on disk has."""
+    launcher = harness.build_dir(PRESET) / "caisson-launcher"
+    lines = subprocess.run([launcher, "--list-steps"], capture_output=True, check=True, text=True).stdout.splitlines()
+    return [line.split()[0] for line in lines if line.endswith(" quota")]
+
+
 def nobody_left(seconds=20.0):
     """Waits until none of our descendants lives: whoever was left to clean up has done so."""
     def none():

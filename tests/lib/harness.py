@@ -86,6 +86,34 @@ def mounts():
     return sorted(line.split(" ", 2)[2] for line in lines)
 
 
+def loop_devices(folders):
+    """The files below these folders that loop devices of this host lie over, by their last known names."""
+    found = []
+    for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            text = backing.read_text().strip()
+        except OSError:
+            continue  # detached meanwhile
+        if any(text.startswith(f"{folder}/") for folder in folders):
+            found.append(text)
+    return sorted(found)
+
+
+def disk_folder():
+    """(a new folder on a disk, "") for layers of the kind quota; (None, why not) where there can be none.
+
+    Beside the builds: /tmp and its like are covered by the leak tests, and lie in memory on many hosts."""
+    if os.geteuid() != 0:
+        return None, "a loop device is root's alone"
+    if not os.access("/dev/loop-control", os.R_OK | os.W_OK):
+        return None, "this host has no loop devices"
+    place = build_dir().parent
+    kind = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        return None, f"{place} lies in memory"
+    return pathlib.Path(tempfile.mkdtemp(prefix="caisson-disk-", dir=place)), ""
+
+
 def wait_until(condition, seconds):
     """The last value of condition(), which is called until it is true or the time is over."""
     end = time.monotonic() + seconds

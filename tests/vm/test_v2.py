@@ -327,6 +327,24 @@ echo whole"""
         ran = self.layered("cd; i=0; while : > $((i=i+1)); do :; done", "root", "--inodes", "300")
         self.assert_verdict(ran, "disk_limit", 122, "inodes")
 
+    def test_root_on_a_disk_of_its_own(self):
+        self.import_image("root")
+        ran = self.layered(self.SCRIPT, "root", "--layer", "quota")
+        self.assert_verdict(ran, "exited", 0)
+        self.assertEqual(ran.stdout, "new\nold\nmore\nagain\nold\nold\nfile\nhard\nwhole\n", str(ran))
+        ran = self.layered("cat /dev/zero > $HOME/x", "root", "--layer", "quota", "--disk", "8MiB")
+        self.assert_verdict(ran, "disk_limit", 122, "bytes")
+        ran = self.caisson("--layer", "quota", "--inodes", "300", "--", "sh", "-c",
+                           "cd; i=0; while : > $((i=i+1)); do :; done")
+        self.assert_verdict(ran, "disk_limit", 122, "inodes")
+        # Written pages are memory of the sandbox until they are on the disk, and must be let go in time.
+        ran = self.caisson("--layer", "quota", "--memory", "32MiB", "--disk", "256MiB", "--", "sh", "-c",
+                           "dd if=/dev/zero of=$HOME/x bs=1M count=96 2>/dev/null && stat -c %s $HOME/x")
+        self.assert_verdict(ran, "exited", 0)
+        self.assertEqual(ran.stdout, f"{96 << 20}\n", str(ran))
+        self.assertEqual(self.shell("cat /sys/block/loop*/loop/backing_file; grep -c loop /proc/self/mounts").stdout, b"0\n")
+        self.assertRegex(self.shell("caisson doctor").text, r"ok +quota layer: ")
+
     @each_caller("user", "plain", "bare", short=("user", "plain"))
     def test_an_ordinary_user_changes_all_but_removed_directories(self, caller):
         # The known limit of a tmpfs without user attributes, as `caisson doctor` tells it.

@@ -1,7 +1,6 @@
 #include "wall/namespace/box.h"
 
 #include <signal.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -184,17 +183,16 @@ Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   Usage usage;
   read_counters(files, usage);
   if (!parts_.layer.valid()) return usage;  // not born yet
-  struct statfs facts{};
-  if (::fstatfs(parts_.layer.get(), &facts) != 0) return fail_errno("fstatfs of the layer");
-  const auto block = static_cast<std::uint64_t>(facts.f_bsize);
-  usage.disk_bytes = (facts.f_blocks - facts.f_bfree) * block;
+  TRY_ASSIGN(const LayerUse layer, use_of_layer(parts_.layer.get()));
+  usage.disk_bytes = layer.bytes - std::min(layer.bytes, parts_.layer_before.bytes);
   usage.disk_bytes_peak = usage.disk_bytes;
-  usage.disk_inodes = facts.f_files - facts.f_ffree;
-  usage.disk_full = plan_.disk != 0 && facts.f_bavail == 0;
-  usage.inodes_full = plan_.inodes != 0 && facts.f_ffree == 0;
+  usage.disk_inodes = layer.inodes - std::min(layer.inodes, parts_.layer_before.inodes);
+  usage.disk_full = plan_.disk != 0 && layer.bytes_left == 0;
+  usage.inodes_full = plan_.inodes != 0 && layer.inodes_left == 0;
   if (!watched()) return usage;
   Usage seen;
-  seen.disk_bytes = usage.disk_bytes;
+  // What lies on disk takes no memory.
+  if (!lies_on_disk(plan_)) seen.disk_bytes = usage.disk_bytes;
   TRY(watch_processes(parts_.guest_pid, plan_.memory, plan_.pids, seen));
   usage.watched = true;
   usage.memory_now = seen.memory_now;

@@ -7,6 +7,7 @@
 #include "wall/namespace/broker.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/ids.h"
+#include "wall/namespace/layer.h"
 #include "wall/plan.h"
 #include "wall/wall.h"
 
@@ -18,7 +19,8 @@ struct BoxParts {
   int guest_pid = -1;
   Fd report;  // what the setup child says once, with the writable layer
   Fd layer;
-  SlotFiles first_slot;  // of slot `slot_number`, made while there were rights to
+  LayerUse layer_before;  // in use in an empty layer: not the sandbox's
+  SlotFiles first_slot;   // of slot `slot_number`, made while there were rights to
   std::uint32_t slot_number = 1;
   SlotFiles sandbox_files;  // counters of the whole box
   Fd freeze;

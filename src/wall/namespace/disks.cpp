@@ -15,6 +15,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "wall/namespace/layer.h"
 
 namespace caisson::wall {
 namespace {
@@ -249,6 +250,7 @@ Result<SeenDisks> disks_of(const Plan& plan, int run_directory_fd) {
   for (const PlanGrant& grant : plan.grants) {
     if (!grant.cover) TRY(add(plan.descriptors[grant.fd], grant.writable));
   }
+  if (lies_on_disk(plan)) TRY(add(plan.descriptors[plan.layer_fd], true));
   return find_disks(trees, "/proc", "/sys");
 }
 

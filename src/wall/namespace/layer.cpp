@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -63,6 +64,16 @@ Result<OuterOverlay> assemble(const Plan& plan, const Ids& ids, SwitchMask off, 
 }
 
 }  // namespace
+
+Result<LayerUse> use_of_layer(int layer_fd) {
+  struct statfs facts{};
+  if (::fstatfs(layer_fd, &facts) != 0) return fail_errno("fstatfs of the layer");
+  const auto block = static_cast<std::uint64_t>(facts.f_bsize);
+  return LayerUse{.bytes = (facts.f_blocks - facts.f_bfree) * block,
+                  .inodes = facts.f_files - facts.f_ffree,
+                  .bytes_left = facts.f_bavail * block,
+                  .inodes_left = facts.f_ffree};
+}
 
 std::uint64_t layer_flags(const Plan& plan, SwitchMask off) {
   if (is_off(off, Mechanism::kMountFlags)) return 0;

@@ -1,11 +1,13 @@
 // The writable layer of a sandbox, and the overlay of it over an unpacked image.
 //
-// As a rule the setup child makes both in its own namespaces, and the overlay keeps its notes in
-// user.* attributes of the layer, a tmpfs. Before Linux 6.6 a tmpfs has none of those, and removing
-// a directory of the image fails with EIO. As the host's root the supervisor then makes both before
-// it clones the child (make_outer_overlay): trusted.* attributes work on every kernel. The child
-// gets detached mounts with the same flags, limits and owners. An ordinary user has no such way;
-// `caisson doctor` says so.
+// Two kinds: a tmpfs, here, and a file system on disk (layer_quota.h), which the launcher makes and
+// the setup child gets ready. As a rule the setup child makes both in its own namespaces, and the
+// overlay keeps its notes in user.* attributes of the layer, a tmpfs. Before Linux 6.6 a tmpfs has
+// none of those, and removing a directory of the image fails with EIO. As the host's root the
+// supervisor then makes both before it clones the child (make_outer_overlay): trusted.* attributes
+// work on every kernel. The child gets detached mounts with the same flags, limits and owners. An
+// ordinary user has no such way; `caisson doctor` says so. A quota layer has both kinds of
+// attributes on every kernel.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,13 @@ namespace caisson::wall {
 // Where the new root is put together: any directory that every host has. It is covered in a mount
 // namespace of ours alone, which nobody else sees.
 inline constexpr const char* kAssembly = "/sys";
+
+// What a layer holds, from fstatfs(2).
+struct LayerUse {
+  std::uint64_t bytes = 0, inodes = 0;            // in use
+  std::uint64_t bytes_left = 0, inodes_left = 0;  // for an ordinary user
+};
+Result<LayerUse> use_of_layer(int layer_fd);
 
 // MOUNT_ATTR_* of the layer and of the root over it.
 std::uint64_t layer_flags(const Plan& plan, SwitchMask off);

@@ -21,6 +21,8 @@
 #include "wall/namespace/broker.h"
 #include "wall/namespace/cgroup.h"
 #include "wall/namespace/ids.h"
+#include "wall/namespace/layer.h"
+#include "wall/namespace/layer_quota.h"
 #include "wall/namespace/parts.h"
 #include "wall/namespace/setup.h"
 
@@ -88,6 +90,7 @@ class NamespacePrepared final : public Prepared {
  private:
   Status limit_io(SlotFiles& first_slot);
   Status check_limits() const;
+  Status make_layer();
   Status note(const std::string& line);
   Status admit_steps();
   Result<Completion> complete_steps();
@@ -106,6 +109,7 @@ class NamespacePrepared final : public Prepared {
   std::size_t live_slots_ = 0;                // launcher
   std::uint64_t release_again_us_ = 0;        // launcher
   Fd guest_group_;                            // that the guest is born in
+  QuotaLayer quota_;                          // layer: quota
 };
 
 Status NamespacePrepared::check_limits() const {
@@ -183,6 +187,23 @@ Status NamespacePrepared::limit_io(SlotFiles& first_slot) {
   return groups_.limit_io(host_.io, plan_, std::move(disks), first_slot);
 }
 
+Status NamespacePrepared::make_layer() {
+  TRY(steps_.enter("quota"));
+  if (ids_.mode != IdMode::kRoot)
+    return fail(Error::precondition(
+        "layer: quota needs a loop device, which is root's alone; allowed is layer: tmpfs"));
+  const bool limited = !is_off(plan_.switches, Mechanism::kLayerLimits);
+  TRY_ASSIGN(
+      quota_,
+      make_quota_layer({.directory_fd = plan_.descriptors[plan_.layer_fd],
+                        .bytes = limited ? plan_.disk : 0,
+                        .inodes = limited ? plan_.inodes : 0,
+                        .root_uid = mapped(ids_.outer_uids, 0).value_or(ids_.supervisor_uid),
+                        .root_gid = mapped(ids_.outer_gids, 0).value_or(ids_.supervisor_gid),
+                        .attributes = static_cast<unsigned>(layer_flags(plan_, plan_.switches))}));
+  return {};
+}
+
 Status NamespacePrepared::admit() {
   auto admitted = admit_steps();
   if (!admitted) return fail(steps_.name(std::move(admitted).error()));
@@ -191,13 +212,11 @@ Status NamespacePrepared::admit() {
 
 Status NamespacePrepared::admit_steps() {
   TRY(steps_.enter("admit"));
-  if (plan_.layer != 0)
-    return fail(Error{Code::kUnimplemented,
-                      "layer: quota is not there yet in this version; allowed is tmpfs"});
   if (plan_.privileges != 0 && ids_.mode == IdMode::kSingle)
     return fail(Error::precondition(
         "privileges: sudo needs a range of ids, and this user has none in /etc/subuid"));
   TRY(ids_.set_user(plan_.user_uid, plan_.user_gid));
+  if (lies_on_disk(plan_)) TRY(make_layer());
   return {};
 }
 
@@ -238,6 +257,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build(int broker_fd) {
 
 Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   BoxParts box;
+  quota_.root.reset();  // the launcher's own is the one that counts
   TRY(steps_.enter("clone"));
   TRY_ASSIGN(const pid_t pid, clone_guest(box));
   // What asks for rights outside is made while the setup child makes the rest.
@@ -245,6 +265,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   TRY(steps_.enter("complete"));
   TRY_ASSIGN(Completion completion, receive_completion(broker_fd));
   TRY(add_etc(parts, std::move(completion.etc), ids_.mode));
+  if (quota_.mount.valid()) parts.layer = std::move(quota_.mount);
   // A child that has failed meanwhile says why instead.
   (void)send_parts(box.report.get(), std::move(parts));
   steps_.finish();
@@ -256,6 +277,7 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   box.supervisor_gid = ids_.supervisor_gid;
   box.has_groups = !groups_.empty();
   box.held = completion.held;
+  box.layer_before = quota_.before;
   return make_namespace_box(plan_, std::move(box), broker_fd);
 }
 
@@ -379,6 +401,7 @@ Status NamespacePrepared::serve(int broker_fd) {
 }
 
 Status NamespacePrepared::clean_up(int patience_ms) {
+  abandon_layer(quota_);
   auto removed = groups_.remove(patience_ms);
   // Where something stays the journal does too, for the next sweep.
   if (removed) (void)::unlinkat(place_.sandbox_directory_fd, kJournal, 0);

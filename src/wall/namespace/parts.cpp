@@ -54,7 +54,7 @@ Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps) {
                make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, plan.image_id_base),
                             image_mapping(ids.outer_gids, ids.inner_gids, plan.image_id_base)));
     TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
-    if (!tmpfs_has_user_attributes()) {
+    if (!lies_on_disk(plan) && !tmpfs_has_user_attributes()) {
       TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan, ids, plan.switches, parts.image));
       parts.layer = std::move(outer.layer);
       parts.overlay = std::move(outer.overlay);

@@ -314,6 +314,21 @@ Finding tmpfs_xattrs(const HostFacts& facts) {
                  std::string("Linux 6.6 or newer has them. ") + kNewerKernel);
 }
 
+Finding quota_layer(const HostFacts& facts) {
+  const char* feature = "quota layer";
+  if (facts.probes[Probe::kQuotaLayer] == 0)
+    return works(feature, "an ext4 on a loop device, in " + facts.state_directory);
+  const std::string instead = "; writable layers are of the kind tmpfs alone";
+  if (facts.uid != 0)
+    return limited(feature, "needs a loop device, which is root's alone" + instead, "");
+  if (facts.state_in_memory)
+    return limited(feature, facts.state_directory + " lies in memory" + instead,
+                   "Set CAISSON_STATE_DIR to a directory on a disk.");
+  return limited(feature, reason(facts.probes[Probe::kQuotaLayer]) + instead,
+                 "sudo modprobe -a loop ext4; in a container, give it /dev/loop-control and the "
+                 "loop devices, and let it mount.");
+}
+
 Finding idmapped_mounts(const HostFacts& facts) {
   const char* feature = "id-mapped mounts";
   if (facts.probes[Probe::kIdmap] == 0) return works(feature, "where the images are");
@@ -440,7 +455,8 @@ std::vector<Finding> diagnose(const HostFacts& facts) {
   std::vector<Finding> findings;
   for (Finding (*examine)(const HostFacts&) :
        {kernel, user_namespaces, fresh_proc, id_ranges, cgroups, io_limits, cgroup_kill, overlay,
-        tmpfs_xattrs, idmapped_mounts, erofs, seccomp, landlock, processes, time_namespace})
+        tmpfs_xattrs, quota_layer, idmapped_mounts, erofs, seccomp, landlock, processes,
+        time_namespace})
     findings.push_back(examine(facts));
   findings.insert(findings.begin(), namespace_wall(findings));
   findings.push_back(gvisor(facts));

@@ -44,6 +44,7 @@ enum class Probe : std::uint8_t {
   kOverlay,     // overlay with user xattrs on a tmpfs, in a user namespace
   kTmpfsXattr,  // user extended attributes on a tmpfs
   kIdmap,       // an id-mapped clone of the mount that holds the images (root alone)
+  kQuotaLayer,  // a writable layer on disk: an ext4 on a loop device (root alone)
   kErofsFile,   // an erofs image mounted from a file without a loop device (root alone)
   kListener,    // a seccomp filter with a listener
   kKillable,    // one whose waiting callers can still be killed
@@ -90,6 +91,9 @@ struct HostFacts {
   CgroupHost cgroups;  // what the wall itself finds
 
   bool has_overlay = false, has_erofs = false;
+  // Where quota layers would lie, and whether that is in memory.
+  std::string state_directory;
+  bool state_in_memory = false;
   bool has_kvm = false;
   std::string runsc;  // its path; empty where there is none
 
@@ -101,7 +105,7 @@ struct HostFacts {
 // malformed leaves its default. `cgroups`, `landlock_abi` and `probes` are left untouched.
 HostFacts read_host_facts(const std::string& root);
 
-// Adds `cgroups`, `landlock_abi` and `probes` of the running host.
+// Adds `cgroups`, `state_*`, `landlock_abi` and `probes` of the running host.
 void try_live_probes(HostFacts& facts);
 
 // read_host_facts("/") and try_live_probes().

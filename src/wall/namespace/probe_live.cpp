@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@
 #include <cstring>
 
 #include "base/kernel_abi.h"
+#include "base/paths.h"
 #include "base/sys.h"
+#include "wall/namespace/layer_quota.h"
 #include "wall/namespace/probe.h"
 
 namespace caisson::wall {
@@ -183,6 +186,25 @@ int try_erofs_file() {
   return mounted.has_value() ? 0 : mounted.error().error_number();
 }
 
+// The state directory itself may not be there yet, and is not made for this.
+Fd open_nearest(std::string path) {
+  for (;;) {
+    Fd directory(open(path.empty() ? "/" : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (directory.valid() || path.empty()) return directory;
+    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+  }
+}
+
+int try_quota_layer(int directory_fd) {
+  auto layer = make_quota_layer(
+      {.directory_fd = directory_fd, .bytes = 1 << 20, .inodes = 16, .attributes = 0});
+  if (layer.has_value()) {
+    abandon_layer(*layer);
+    return 0;
+  }
+  return layer.error().error_number() != 0 ? layer.error().error_number() : EINVAL;
+}
+
 // A filter that allows everything and has a listener.
 int try_listener(unsigned flags) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
@@ -207,7 +229,8 @@ int try_clone3() {
   return 0;
 }
 
-void try_root(ProbeResults& results) {
+void try_root(ProbeResults& results, int state_fd) {
+  results[Probe::kQuotaLayer] = try_quota_layer(state_fd);
   results[Probe::kIdmap] = try_idmap();
   if (unshare(CLONE_NEWNS) != 0) {
     results[Probe::kErofsFile] = errno;
@@ -223,6 +246,11 @@ void try_live_probes(HostFacts& facts) {
   const long abi =
       syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   facts.landlock_abi = abi > 0 ? static_cast<int>(abi) : 0;
+  facts.state_directory = state_directory();
+  const Fd state = open_nearest(facts.state_directory);
+  struct statfs lies{};
+  facts.state_in_memory = state.valid() && fstatfs(state.get(), &lies) == 0 &&
+                          lies_in_memory(static_cast<std::uint32_t>(lies.f_type));
   void* memory = mmap(nullptr, sizeof(ProbeResults), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;
@@ -235,7 +263,7 @@ void try_live_probes(HostFacts& facts) {
     (*results)[Probe::kKillable] = try_listener(SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
   });
   in_child([results] { try_namespaces(*results); });
-  if (facts.uid == 0) in_child([results] { try_root(*results); });
+  if (facts.uid == 0) in_child([&] { try_root(*results, state.get()); });
   facts.probes = *results;
   munmap(memory, sizeof(ProbeResults));
 }

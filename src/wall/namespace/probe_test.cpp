@@ -438,6 +438,22 @@ TEST(Diagnose, IdMappedMounts) {
   expect(find(facts, "id-mapped mounts"), FeatureState::kLimited, "copy of the image", "ext4");
 }
 
+TEST(Diagnose, QuotaLayer) {
+  FakeHost host;
+  HostFacts facts = host.facts();
+  facts.state_directory = "/var/lib/caisson";
+  expect(find(facts, "quota layer"), FeatureState::kWorks, "in /var/lib/caisson", "");
+  facts.probes[Probe::kQuotaLayer] = kNotTried;
+  expect(find(facts, "quota layer"), FeatureState::kLimited, "root's alone", "");
+  facts.uid = 0;
+  facts.probes[Probe::kQuotaLayer] = ENOENT;
+  expect(find(facts, "quota layer"), FeatureState::kLimited, "No such file", "modprobe -a loop");
+  facts.probes[Probe::kQuotaLayer] = EINVAL;
+  facts.state_in_memory = true;
+  expect(find(facts, "quota layer"), FeatureState::kLimited, "/var/lib/caisson lies in memory",
+         "CAISSON_STATE_DIR");
+}
+
 TEST(Diagnose, OverlayModuleIsNotLoaded) {
   FakeHost host;
   host.put("proc/filesystems", "nodev\tproc\n");

@@ -286,6 +286,8 @@ Status RootBuilder::make_image_root() {
   std::vector<sys::MountOption> options = {
       {"lowerdir", "lower"}, {"upperdir", "upper"}, {"workdir", "work"}};
   options.push_back({"userxattr", nullptr});
+  // The upper side ends with the sandbox: nothing has to reach the disk, not even at the end.
+  if (lies_on_disk(plan_)) options.push_back({"volatile", nullptr});
   TRY_ASSIGN(const Fd overlay,
              sys::make_mount("overlay", options, static_cast<unsigned>(layer_flags(plan_, off_))));
   TRY(sys::move_mount(overlay.get(), assembly.get(), "root"));

@@ -1,10 +1,11 @@
 // The throwaway root of a sandbox, built by the setup child inside its fresh namespaces.
 //
-// The writable layer is one tmpfs with hard limits in bytes and inodes. The host image is that
-// tmpfs with the host's /usr bound read-only and a generated /etc; an unpacked image is the lower
-// side of an overlay whose upper side is that tmpfs. /dev, /proc, a stand-in for /sys/fs/cgroup and
-// the granted paths come on top; enter_root() then pivots into it and lets the old root go.
-// Everything is done through descriptors of the new mount interface; no path is resolved twice.
+// The writable layer is one file system with hard limits in bytes and inodes (layer.h). The host
+// image is that one with the host's /usr bound read-only and a generated /etc; an unpacked image is
+// the lower side of an overlay whose upper side is that one. /dev, /proc, a stand-in for
+// /sys/fs/cgroup and the granted paths come on top; enter_root() then pivots into it and lets the
+// old root go. Everything is done through descriptors of the new mount interface; no path is
+// resolved twice.
 #pragma once
 
 #include <vector>
@@ -73,8 +74,8 @@ class RootBuilder {
   SwitchMask off_;
   RootParts parts_;
   Steps& steps_;
-  Fd layer_;  // tmpfs
-  Fd root_;   // the new root, attached
+  Fd layer_;
+  Fd root_;  // the new root, attached
 };
 
 }  // namespace caisson::wall

@@ -16,6 +16,9 @@ const char* const kStepNames[] = {
 };
 const std::size_t kStepCount = sizeof kStepNames / sizeof kStepNames[0];
 
+const char* const kQuotaStepNames[] = {"quota"};
+const std::size_t kQuotaStepCount = sizeof kQuotaStepNames / sizeof kQuotaStepNames[0];
+
 const char* const kLateStepNames[] = {"supervise", "clean", "remove", "removed"};
 const std::size_t kLateStepCount = sizeof kLateStepNames / sizeof kLateStepNames[0];
 

@@ -41,6 +41,9 @@ class Steps {
 // child's, which overlap.
 extern const char* const kStepNames[];
 extern const std::size_t kStepCount;
+// Steps of the launcher that a sandbox with `layer: quota` alone enters, after "admit".
+extern const char* const kQuotaStepNames[];
+extern const std::size_t kQuotaStepCount;
 // Steps after the sandbox is up. They can be killed at; nobody asks whether they succeed.
 extern const char* const kLateStepNames[];
 extern const std::size_t kLateStepCount;
