@@ -206,6 +206,8 @@ Result<Message> recv_message(int socket_fd, std::size_t limit) {
   do {
     size = ::recv(socket_fd, nullptr, 0, MSG_PEEK | MSG_TRUNC);
   } while (size < 0 && errno == EINTR);
+  // The other end has gone with something of ours unread; what it had said before was read already.
+  if (size < 0 && errno == ECONNRESET) return result;
   if (size < 0) return fail_errno("recv");
   // Of a stream, and at the end, it is not told.
   if (size == 0) size = static_cast<ssize_t>(limit);

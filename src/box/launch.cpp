@@ -293,9 +293,8 @@ Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors
 
 Status Launch::await_up() {
   const auto received = sys::recv_message(socket_.get(), kMostReply);
-  // Killed with a request unread, its end shows as a reset.
-  if (!received && received.error().error_number() != ECONNRESET) return fail(received.error());
-  if (!received || received->bytes.empty()) {
+  if (!received) return fail(received.error());
+  if (received->bytes.empty()) {
     std::string text = "caisson-launcher was killed before the sandbox was up";
     if (auto swept = reap(); !swept) text += "; what it left: " + swept.error().message();
     return fail(Error::internal(text));

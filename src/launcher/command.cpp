@@ -27,7 +27,12 @@ std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
 }  // namespace
 
 Command::Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot)
-    : plan_(plan), slot_(std::move(slot)), started_us_(sys::monotonic_us()) {
+    : plan_(plan), slot_(std::move(slot)) {
+  begin();
+}
+
+void Command::begin() {
+  started_us_ = sys::monotonic_us();
   sample();
   disk_at_start_ = usage_.disk_bytes;
   io_read_at_start_ = usage_.io_read_bytes;

@@ -25,6 +25,10 @@ class Command {
  public:
   Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot);
 
+  // Its time and its counters start now: of a command that was asked for before the guest was born,
+  // once it has been.
+  void begin();
+
   wall::ExecSlot& slot() { return *slot_; }
   // To be polled for POLLIN while it is not -1: a refused call of the command waits.
   int refusals_fd() const { return refusals_.fd(); }
@@ -56,7 +60,7 @@ class Command {
   const wall::Plan& plan_;
   std::unique_ptr<wall::ExecSlot> slot_;
   Refusals refusals_;
-  std::uint64_t started_us_;
+  std::uint64_t started_us_ = 0;
   std::uint64_t next_check_us_ = 0;
   std::uint64_t bytes_out_ = 0;
   std::uint64_t disk_at_start_ = 0;

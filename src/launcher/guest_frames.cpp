@@ -18,7 +18,7 @@ void Supervisor::read_guest() {
     take_from_guest(**frame);
     if (ended_) return;
   }
-  if (guest_.ended() || guest_.broken()) end("the guest closed its channel");
+  if (guest_.ended() || guest_.broken()) guest_gone("the guest closed its channel");
 }
 
 void Supervisor::take_from_guest(const proto::Frame& frame) {

@@ -114,7 +114,8 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ::_exit(1);
   auto box = prepared.build(broker.get());
   if (!box) {
-    tell_failure(control_fd, box.error());
+    // Of a launcher that has died its own end tells more.
+    if (box.error().code() != Code::kCancelled) tell_failure(control_fd, box.error());
     ::_exit(1);
   }
   Fd listener;
@@ -122,7 +123,7 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
       sent && sent->descriptors.size() == 1) {
     listener = std::move(sent->descriptors[0]);
   } else {
-    tell_failure(control_fd, sent ? Error::internal(sent->bytes) : sent.error());
+    if (sent && !sent->bytes.empty()) tell_failure(control_fd, Error::internal(sent->bytes));
     ::_exit(1);
   }
   proto::Fields limits = command_limits(plan, (*box)->held());

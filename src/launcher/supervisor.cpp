@@ -68,6 +68,23 @@ void Supervisor::end(std::string why) {
   (void)box_->kill();
 }
 
+bool Supervisor::take_birth() {
+  if (auto born = on_birth_(*box_); !born) {
+    end(born.error().message());
+    return false;
+  }
+  greet_by_us_ = sys::monotonic_us() + kGreetingUs;
+  // What was asked for before begins now.
+  for (auto& [number, stream] : streams_)
+    if (stream.command != nullptr) stream.command->begin();
+  return true;
+}
+
+void Supervisor::guest_gone(std::string why) {
+  if (!ended_ && box_->birth_fd() >= 0 && !take_birth()) return;
+  end(std::move(why));
+}
+
 Stream& Supervisor::add_stream(std::uint64_t client, std::uint32_t client_stream,
                                proto::Kind kind) {
   last_stream_ += 2;
@@ -150,14 +167,11 @@ void Supervisor::turn() {
     return end("poll failed");
 
   if (entries[1].revents != 0) return end("the launcher is gone");
-  if (entries[3].revents != 0) {
-    if (auto born = on_birth_(*box_); !born) return end(born.error().message());
-    greet_by_us_ = sys::monotonic_us() + kGreetingUs;
-  }
+  if (entries[3].revents != 0 && !take_birth()) return;
   if ((entries[2].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_guest();
   if (ended_) return;
   // The guest's last frames were read above; now it is really over.
-  if (entries[0].revents != 0) return end("the guest ended");
+  if (entries[0].revents != 0) return guest_gone("the guest ended");
   std::size_t at = 5;
   for (const std::uint64_t id : client_ids) {
     if ((entries[at++].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && client_of(id) != nullptr)
@@ -215,7 +229,7 @@ Status Supervisor::run() {
       if (client.peer.broken()) lost.push_back(id);
     }
     for (const std::uint64_t id : lost) drop_client(id);
-    if (guest_.broken()) end("the guest closed its channel");
+    if (guest_.broken()) guest_gone("the guest closed its channel");
     if (!ended_) turn();
   }
   (void)box_->kill();

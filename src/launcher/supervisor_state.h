@@ -59,6 +59,10 @@ class Supervisor {
   void turn();
   void check_commands();
   void end(std::string why);
+  // The guest has been born, or never will be; false where the sandbox has ended with that.
+  bool take_birth();
+  // Its channel or itself is gone: where it was not yet born, that is said as why.
+  void guest_gone(std::string why);
   // After the end: what waits for clients, and the last output, reaches those that read.
   void say_farewell();
   void send_main_output();

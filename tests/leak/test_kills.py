@@ -80,7 +80,7 @@ class Series:
         """The process that enters the step is killed there."""
         running = self.runner.start(*COMMAND, env={"CAISSON_FAULT": f"{step}:kill"})
         code = running.end()
-        if code == 125 and re.search("was killed before the sandbox was up|the setup child died", running.text):
+        if code == 125 and re.search("was killed before the sandbox was up|the setup child died|the namespaces' maker died", running.text):
             self.at_points[step] += 1
         left = self.runner.left()
         if left:

@@ -52,7 +52,7 @@ class Steps(unittest.TestCase):
                             if how == "fail":
                                 self.assertIn(f"{step}: fault injected", lines[0])
                             else:
-                                self.assertRegex(lines[0], "was killed before the sandbox was up|the setup child died")
+                                self.assertRegex(lines[0], "was killed before the sandbox was up|the setup child died|the namespaces' maker died")
                             self.nothing_left(runner, f"{runner.kind} {step}:{how}")
                 for step in late:
                     with self.subTest(caller=runner.kind, step=step):

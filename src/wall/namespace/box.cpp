@@ -182,6 +182,7 @@ class NamespaceBox final : public Box {
 Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
   Usage usage;
   read_counters(files, usage);
+  usage.watched = watched();
   if (!parts_.layer.valid()) return usage;  // not born yet
   TRY_ASSIGN(const LayerUse layer, use_of_layer(parts_.layer.get()));
   usage.disk_bytes = layer.bytes - std::min(layer.bytes, parts_.layer_before.bytes);

@@ -49,6 +49,9 @@ class Broker : public ::testing::Test {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     here_ = Fd(ends[0]);
     there_ = Fd(ends[1]);
+    prepared_->complete(here_.get());
+    const auto completion = receive_completion(there_.get());
+    ASSERT_TRUE(completion.has_value()) << completion.error().message();
   }
   void TearDown() override {
     if (prepared_ != nullptr) {

@@ -109,6 +109,7 @@ class NamespacePrepared final : public Prepared {
   std::size_t live_slots_ = 0;                // launcher
   std::uint64_t release_again_us_ = 0;        // launcher
   Fd guest_group_;                            // that the guest is born in
+  Fd etc_;                                    // launcher: its lock keeps the kept /etc in place
   QuotaLayer quota_;                          // layer: quota
 };
 
@@ -223,10 +224,12 @@ Status NamespacePrepared::admit_steps() {
 void NamespacePrepared::complete(int broker_fd) {
   auto completed = complete_steps();
   // A supervisor that has died meanwhile is noticed by whoever waits for it.
-  if (completed)
+  if (completed) {
     (void)send_completion(broker_fd, *completed);
-  else
+    etc_ = std::move(completed->etc);
+  } else {
     (void)send_failure(broker_fd, steps_.name(std::move(completed).error()));
+  }
   steps_.finish();
 }
 

@@ -410,10 +410,11 @@ Status RootBuilder::make_system() {
   // the control group file system itself is never mounted inside.
   TRY_ASSIGN(const Fd sys_dir, sys::openat2(root_.get(), "sys", O_PATH | O_DIRECTORY, 0,
                                             RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
-  // A directory of the layer that has no name inside: another file system would cost more than all
-  // that is in it.
-  TRY(make_directory(layer_.get(), ".sys", 0755));
-  TRY_ASSIGN(const Fd made, open_path(AT_FDCWD, std::string(kAssembly) + "/.sys"));
+  // Not in the layer, whose room is the program's alone.
+  const sys::MountOption options[] = {{"mode", "755"}, {"size", "64k"}, {"nr_inodes", "32"}};
+  TRY_ASSIGN(
+      const Fd made,
+      sys::make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
   const std::string memory = plan_.memory == 0 ? "max" : std::to_string(plan_.memory);
   const std::string quota = plan_.cpu_milli == 0 ? "max" : std::to_string(plan_.cpu_milli * 100);
   const auto put = [&](const std::string& path, const std::string& value) -> Status {
@@ -450,7 +451,8 @@ Status RootBuilder::make_system() {
     TRY(put("fs/cgroup/cpu/cpu.cfs_quota_us", plan_.cpu_milli == 0 ? "-1" : quota));
     TRY(put("fs/cgroup/cpu/cpu.cfs_period_us", "100000"));
   }
-  return bind(made.get(), sys_dir.get(), "", kBarred);
+  TRY(sys::mount_setattr(made.get(), false, MOUNT_ATTR_RDONLY, 0));
+  return sys::move_mount(made.get(), sys_dir.get(), "");
 }
 
 Status RootBuilder::make_etc() {

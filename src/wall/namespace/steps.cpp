@@ -8,8 +8,8 @@
 namespace caisson::wall {
 
 const char* const kStepNames[] = {
-    "sweep",    "register", "ids",     "journal", "birth-group", "admit",  "fork",
-    "cgroup",   "host-etc", "publish", "clone",   "maps",        "image",  "grants",
+    "sweep",    "register", "ids",     "journal", "birth-group", "admit",  "cgroup",
+    "host-etc", "publish",  "fork",    "clone",   "maps",        "image",  "grants",
     "complete", "enter",    "private", "network", "userns",      "layer",  "root",
     "device",   "process",  "system",  "etc",     "bind",        "spaces", "pivot",
     "limits",   "exec",     "confine", "ready",   "up",

@@ -37,8 +37,8 @@ class Steps {
   std::uint64_t since_us_ = 0;
 };
 
-// Every step, in order, for the leak test: the launcher's, then the supervisor's and the setup
-// child's, which overlap.
+// Every step for the leak test: the launcher's, of which those from "cgroup" on come beside the
+// supervisor's; then the supervisor's and the setup child's, which overlap.
 extern const char* const kStepNames[];
 extern const std::size_t kStepCount;
 // Steps of the launcher that a sandbox with `layer: quota` alone enters, after "admit".
