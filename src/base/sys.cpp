@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 #include <cstring>
 
 #include "base/kernel_abi.h"
@@ -203,11 +204,12 @@ Result<Message> recv_message(int socket_fd, std::size_t limit) {
   Message result;
   // The size first: room for the largest one would be so many pages for nothing.
   ssize_t size;
+  bool reset = false;
   do {
     size = ::recv(socket_fd, nullptr, 0, MSG_PEEK | MSG_TRUNC);
-  } while (size < 0 && errno == EINTR);
-  // The other end has gone with something of ours unread; what it had said before was read already.
-  if (size < 0 && errno == ECONNRESET) return result;
+    // The other end has gone with something of ours unread. That is told once, and before what it
+    // had said itself.
+  } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (size < 0) return fail_errno("recv");
   // Of a stream, and at the end, it is not told.
   if (size == 0) size = static_cast<ssize_t>(limit);

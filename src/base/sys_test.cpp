@@ -69,6 +69,22 @@ TEST(Passing, ACutMessageIsAnError) {
   EXPECT_NE(message.error().message().find("longer than allowed"), std::string::npos);
 }
 
+TEST(Passing, WhatAPeerSaidBeforeItLeftOursUnreadIsRead) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd here(ends[0]);
+  Fd there(ends[1]);
+  ASSERT_TRUE(send_message(here.get(), "never read", {}));
+  ASSERT_TRUE(send_message(there.get(), "the reason", {}));
+  there.reset();
+  const auto last = recv_message(here.get(), 64);
+  ASSERT_TRUE(last.has_value()) << last.error().message();
+  EXPECT_EQ(last->bytes, "the reason");
+  const auto end = recv_message(here.get(), 64);
+  ASSERT_TRUE(end.has_value()) << end.error().message();
+  EXPECT_EQ(end->bytes, "");
+}
+
 TEST(Passing, NothingToReadAndNobodyThereAreErrnos) {
   auto [here, there] = sockets(SOCK_STREAM);
   char room[4];
