@@ -5,8 +5,8 @@
 
 Measured: /bin/true and `python3 -c pass` from exec of the command to its end; how many /bin/true a
 second two workers at a time get through; the memory of what a sandbox keeps running; and, where
-caisson prints them (CAISSON_TIMINGS=1: lines "timing STEP MICROSECONDS" on stderr), the cost of each
-step. Figures go to docs/benchmarks.md, between its markers, and to build/bench/run.json.
+the test build is there (CAISSON_TIMINGS=1: lines "timing STEP MICROSECONDS" on stderr), the cost of
+each step. Figures go to docs/benchmarks.md, between its markers, and to build/bench/run.json.
 
 A command that cannot run here is named with its reason. With --require it is an error that caisson
 cannot be measured.
@@ -55,7 +55,7 @@ def compile_timer(folder):
 class Bench:
     def __init__(self, build, folder, options):
         self.timer = compile_timer(ROOT / "build" / "bench")
-        self.folder, self.options = folder, options
+        self.folder, self.options, self.build = folder, options, build
         self.peers = peers(build, folder)
         self.here = [peer for peer in self.peers if not peer.missing]
         self.environment = environment()
@@ -106,11 +106,12 @@ class Bench:
                 for peer in self.here if peer.name != PLAIN}
 
     def steps(self):
-        """{step: microseconds of each run}, from what caisson prints; empty where it prints nothing."""
+        """{step: microseconds of each run}, from what the test build prints; empty where there is none."""
         found = {}
-        ours = next((peer for peer in self.here if peer.name == OURS), None)
+        with_times = self.build.parent / "switches" / "caisson"
+        ours = next((peer for peer in self.here if peer.name == OURS), None) if with_times.exists() else None
         for _ in range(self.options.rounds if ours else 0):
-            done = subprocess.run(ours.command(["/bin/true"]), cwd=self.folder, stdin=subprocess.DEVNULL,
+            done = subprocess.run([with_times, *ours.command(["/bin/true"])[1:]], cwd=self.folder, stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, env={**self.environment, "CAISSON_TIMINGS": "1"})
             for step, took in re.findall(r"^timing (\S+) (\d+)$", done.stderr, re.M):
                 found.setdefault(step, []).append(int(took))
@@ -212,11 +213,13 @@ def report(result):
     lines += ["", "## Memory of what a sandbox keeps running, without the program in it", "", *memory_table(result["memory"], what)]
     lines += ["", "## Where the time goes", ""]
     if result["steps_us"]:
+        lines += ["Steps of different processes overlap: launcher, supervisor, the child that becomes the guest, and "
+                  "its helper. `ready` is the supervisor's wait for the guest, `spaces` the child's for the helper.", ""]
         lines += header("step", "median", "p95")
         lines += [row(step, f"{statistics.median(values):.0f} µs", f"{stats.percentile(values, 0.95)} µs")
                   for step, values in result["steps_us"].items()]
     else:
-        lines.append("No figures: the program that was measured printed no steps.")
+        lines.append("No figures: there is no test build (`./dev build switches`), which alone tells its steps.")
     if result["hyperfine_us"]:
         lines += ["", "## The same by hyperfine, `/bin/true`", "", *header("", "median")]
         lines += [row(what[name], f"{value / 1000:.2f} ms") for name, value in result["hyperfine_us"].items()]

@@ -57,14 +57,16 @@ class Whole(unittest.TestCase):
         self.enterContext(mock.patch.object(peers, "find", lambda name: None))
 
     def caisson(self, text):
-        path = self.folder / "caisson"
-        path.write_text(text)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        for build in ("release", "switches"):
+            path = self.folder / build / "caisson"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def bench(self, *arguments):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = run.main(["--build", str(self.folder), "--document", str(self.document),
+            status = run.main(["--build", str(self.folder / "release"), "--document", str(self.document),
                                "--json", str(self.folder / "run.json"), "--rounds", "2",
                                "--throughput-rounds", "1", "--seconds", "0.1", *arguments])
         return status, out.getvalue(), err.getvalue()
