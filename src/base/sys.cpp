@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 #include <cstring>
+#include <utility>
 
 #include "base/kernel_abi.h"
 
