@@ -180,7 +180,8 @@ class Sandbox {
   Status fetch_outputs();
 
   // Ends everything inside and waits until it is removed. Error: internal, naming what could not be
-  // removed. A second call does nothing.
+  // removed. A second call does nothing. The process that did the removing ends a moment later and
+  // is reaped when the next sandbox is begun.
   Status close();
   // Asks a sandbox that was connected to to end; it is gone soon after.
   Status end();
@@ -198,8 +199,12 @@ struct CreateOptions {
   // What Sandbox::begin() gave; taken from there.
   Sandbox::Begun* begun = nullptr;
   // The command that the first run() will be given: it is asked for at once, so that it starts
-  // without another round to the sandbox and back. Borrowed for the call.
+  // without another round to the sandbox and back. Borrowed for the call. Not for a detached
+  // sandbox, and of no effect where the spec copies something in, which has to be there before.
   const Command* first_command = nullptr;
+  // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
+  // and other calls find it gone. Results that the spec names are still fetched.
+  bool only_command = false;
 };
 
 // A sandbox for one command: create, run spec's command, fetch results, close.

@@ -181,8 +181,8 @@ Result<FieldReader> FieldReader::parse(std::string_view payload, Critical critic
       return fail(Error::invalid("fields: tag " + number_text(tag) + " has " + number_text(length) +
                                  " bytes, only " + number_text(payload.size() - offset) +
                                  " are left"));
-    // Version 1 knows no critical tag, so each is one that this side cannot honour.
-    if ((tag & kCritical) != 0 && critical == Critical::kRefuse)
+    const bool known = tag == static_cast<std::uint16_t>(Tag::kBirthCgroup);
+    if ((tag & kCritical) != 0 && !known && critical == Critical::kRefuse)
       return fail(Error(Code::kUnimplemented, "fields: tag " + number_text(tag & ~kCritical) +
                                                   " is marked critical and not known here"));
     reader.fields_.push_back({tag, payload.substr(offset, length)});

@@ -103,10 +103,12 @@ enum class Tag : std::uint16_t {
   kEnv = 17,  // repeated, "K=V"
   kCwd = 18,
   kUser = 19,
-  kPty = 20,          // u16 columns, u16 rows: a terminal instead of pipes
-  kRlimit = 21,       // repeated: u32 resource, u64 soft, u64 hard
-  kCgroup = 22,       // u8 count of descriptors that came with this frame: `tasks` files to enter
-  kBirthCgroup = 32,  // u8 1: one more came after those, the v2 group's directory to be born in
+  kPty = 20,     // u16 columns, u16 rows: a terminal instead of pipes
+  kRlimit = 21,  // repeated: u32 resource, u64 soft, u64 hard
+  kCgroup = 22,  // u8 count of descriptors that came with this frame: `tasks` files to enter
+  // u8 1: one more came after those, the v2 group's directory to be born in. Critical: who does not
+  // know it would run the command without its limits.
+  kBirthCgroup = kCritical | 32,
   kSyscallProfile = 23,  // u8
   kWantListener = 24,    // u8: send the seccomp listener with the kStarted event
   kPrivileges = 25,      // u8: 0 none, 1 sudo

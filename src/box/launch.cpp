@@ -186,21 +186,30 @@ Result<pid_t> fork_launcher(int socket_fd) {
   return static_cast<pid_t>(pid);
 }
 
-// Launchers that have said their last word: reaped when another one is started, or with us.
+// Launchers that are not waited for: they have said their last word, or outlive us by intention.
+// Reaped when another one is started. By pidfd: where the program itself reaps whatever ends, the
+// number may be another child's by then.
 class LastOnes {
  public:
   void leave(pid_t pid) {
+    auto handle = sys::pidfd_open(pid);
+    if (!handle) return;  // ended, and reaped by somebody else
     const std::lock_guard<std::mutex> lock(mutex_);
-    pids_.push_back(pid);
+    handles_.push_back(std::move(*handle));
   }
   void reap() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::erase_if(pids_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+    std::erase_if(handles_, [](const Fd& handle) {
+      siginfo_t ended{};
+      const int waited = ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(handle.get()),
+                                  &ended, WEXITED | WNOHANG);
+      return waited != 0 || ended.si_pid != 0;
+    });
   }
 
  private:
   std::mutex mutex_;
-  std::vector<pid_t> pids_;
+  std::vector<Fd> handles_;
 };
 
 LastOnes& last_ones() {
@@ -336,7 +345,7 @@ Status Launch::wait_end() {
 }
 
 void Launch::leave() {
-  pid_ = -1;
+  if (pid_ >= 0) last_ones().leave(std::exchange(pid_, -1));
   socket_.reset();
 }
 

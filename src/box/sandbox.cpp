@@ -214,6 +214,8 @@ Result<Sandbox::Begun> Sandbox::begin() {
 
 Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& options) {
   TRY(check_wall(spec.values()));
+  if (options.detached && options.first_command != nullptr)
+    return fail(Error::invalid("first_command: a detached sandbox gets its command by start()"));
   auto state = std::make_unique<State>();
   Begun begun;
   if (options.begun != nullptr) begun = std::move(*options.begun);
@@ -263,7 +265,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   plan.detached = options.detached ? 1 : 0;
   // What is copied in has to be there before the command is.
   const Command* first = copied.empty() ? options.first_command : nullptr;
-  plan.single = first != nullptr && !options.detached && spec->outputs.empty() ? 1 : 0;
+  plan.single = first != nullptr && options.only_command && spec->outputs.empty() ? 1 : 0;
   SandboxInfo& info = state->info;
   info.id = plan.id;
   info.wall = kWallName;
@@ -403,7 +405,8 @@ Status Sandbox::end() {
 Result<RunResult> run(const SandboxSpec& spec, const RunOptions& options) {
   Command command;
   command.arguments = spec->command;
-  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.first_command = &command}));
+  TRY_ASSIGN(Sandbox sandbox,
+             Sandbox::create(spec, {.first_command = &command, .only_command = true}));
   TRY_ASSIGN(RunResult result, sandbox.run(command, options));
   if (!spec->outputs.empty()) TRY(sandbox.fetch_outputs());
   TRY(sandbox.close());

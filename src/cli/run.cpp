@@ -140,7 +140,8 @@ int run_attached(const SandboxSpec& spec, const Command& command, Sandbox::Begun
   auto session = Session::create();
   if (!session.has_value()) return fail_run(session.error(), report);
   session->listen();
-  auto sandbox = Sandbox::create(spec, {.begun = &begun, .first_command = &command});
+  auto sandbox =
+      Sandbox::create(spec, {.begun = &begun, .first_command = &command, .only_command = true});
   if (!sandbox.has_value()) return fail_run(sandbox.error(), report);
   for (const std::string& remark : sandbox->notes()) note(remark);
   Output out(1, Escapes::kFilterOnTerminal), err(2, Escapes::kFilterOnTerminal);

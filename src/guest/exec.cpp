@@ -123,7 +123,10 @@ Result<std::unique_ptr<ExecStream>> ExecStream::open(std::uint32_t id, ExecReque
   std::unique_ptr<ExecStream> stream(new ExecStream(id, request.terminal.has_value()));
   TRY(stream->open_pipes(request, child));
   TRY_ASSIGN(const pid_t pid, fork_into(birth_cgroup));
-  if (pid == 0) run_command(request, std::move(child));
+  if (pid == 0) {
+    birth_cgroup.reset();  // it leads out of the sandbox
+    run_command(request, std::move(child));
+  }
   stream->pid_ = pid;
   return stream;
 }

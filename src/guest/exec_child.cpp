@@ -117,6 +117,14 @@ Status set_limits(const std::vector<ExecRequest::Limit>& limits, const rlimit& o
   return {};
 }
 
+Status close_all_but(int kept) {
+  const auto keep = static_cast<unsigned>(kept);
+  if (keep > 3 && ::close_range(3, keep - 1, 0) != 0) return fail_errno("close_range");
+  if (::close_range(keep + 1, UINT_MAX, 0) != 0) return fail_errno("close_range");
+  if (::fcntl(kept, F_SETFD, FD_CLOEXEC) != 0) return fail_errno("fcntl");
+  return {};
+}
+
 Status place_descriptor(int from_fd, int to_fd) {
   if (::dup2(from_fd, to_fd) < 0) return fail_errno("dup2");
   return {};
@@ -239,8 +247,9 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
   TRY(enter_identity(options));
   if (request.terminal) TRY(set_up_terminal(*request.terminal, report_fd));
   if (is_on(Mechanism::kCloseDescriptors)) {
-    // Everything but the three is closed by the execve.
-    if (::close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) return fail_errno("close_range");
+    // Really, not by the execve alone: a working directory of /proc/self/fd/N would lead to what
+    // one of them is, and from a directory of the host to all of the host.
+    TRY(close_all_but(report_fd));
   } else {
     for (int fd = 3; fd < kLeakedDescriptors; ++fd)
       if (fd != report_fd) ::fcntl(fd, F_SETFD, 0);

@@ -283,6 +283,16 @@ TEST(Exec, IsBornInItsControlGroup) {
                  GuestProcess::command({"sh", "-c", "grep ^0:: /proc/self/cgroup"})
                      .put_u8(Tag::kBirthCgroup, 1),
                  {directory.get()}));
+  // No way to the directory is left where the command's own working directory is entered.
+  for (int fd = 3; fd < 32; ++fd) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    const Seen elsewhere = guest.finish_stream(guest.open(
+        Kind::kExec,
+        GuestProcess::command({"true"}).put_u8(Tag::kBirthCgroup, 1).put(Tag::kCwd, path),
+        {directory.get()}));
+    EXPECT_TRUE(elsewhere.error_text().starts_with("working directory " + path + ": "))
+        << elsewhere.error_text();
+  }
   EXPECT_EQ(::rmdir(group.c_str()), 0);
   EXPECT_TRUE(seen.output.ends_with("/" + name + "\n")) << seen.output << seen.error_text();
 }

@@ -108,8 +108,9 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
 }
 
 // The supervisor's whole life.
-[[noreturn]] void be_supervisor(const wall::Plan& plan, wall::Prepared& prepared, Fd client,
-                                Fd broker, int control_fd) {
+[[noreturn]] void be_supervisor(Request& request, wall::Prepared& prepared,
+                                Registration& registration, Fd broker, int control_fd) {
+  const wall::Plan& plan = request.plan;
   (void)::prctl(PR_SET_NAME, "caisson-superv");
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ::_exit(1);
   auto box = prepared.build(broker.get());
@@ -126,6 +127,11 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
     if (sent && !sent->bytes.empty()) tell_failure(control_fd, Error::internal(sent->bytes));
     ::_exit(1);
   }
+  // From here on the host's directories are nothing to us; what stays are the locks.
+  prepared.forget();
+  registration.keep_lock();
+  request.owned.clear();
+  request.run_directory.reset();
   proto::Fields limits = command_limits(plan, (*box)->held());
   // Many commands and clients need many descriptors; the guest is born already and keeps its own
   // limit.
@@ -163,11 +169,12 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
   };
   (void)supervise({.plan = plan,
                    .box = std::move(box).value(),
-                   .first_client = std::move(client),
+                   .first_client = std::move(request.client),
                    .listener = std::move(listener),
                    .broker = std::move(broker),
                    .command_limits = std::move(limits),
-                   .on_birth = on_birth});
+                   .on_birth = on_birth,
+                   .on_stillbirth = [&](const Error& why) { tell_failure(control_fd, why); }});
   ::_exit(0);
 }
 
@@ -304,8 +311,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
-    be_supervisor(request->plan, **prepared, std::move(request->client), std::move(broker_there),
-                  control_fd);
+    be_supervisor(*request, **prepared, *registration, std::move(broker_there), control_fd);
   }
   // It has the longer way to go: where it shares our processor it goes first.
   ::sched_yield();

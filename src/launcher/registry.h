@@ -26,6 +26,11 @@ class Registration {
   int directory_fd() const { return directory_.get(); }
   int sandboxes_fd() const { return sandboxes_.get(); }
   Fd take_listener() { return std::move(listener_); }
+  // Keeps the lock alone: for the supervisor, which is to have nothing else of it.
+  void keep_lock() {
+    sandboxes_.reset();
+    directory_.reset();
+  }
   // Removes the directory and everything in it.
   Status remove();
 

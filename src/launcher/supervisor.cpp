@@ -19,8 +19,9 @@ constexpr std::size_t kMaxClients = 512;
 // A command that is to end and whose guest does not say so within this long loses its output that
 // nobody has taken; after twice as long it ends with the box.
 constexpr std::uint64_t kEndPatienceUs = 500'000;
-// The guest must greet within this long.
+// The guest must greet within this long after its birth, and be born within this long.
 constexpr std::uint64_t kGreetingUs = 10'000'000;
+constexpr std::uint64_t kBirthUs = 60'000'000;
 // After the sandbox's end clients are waited for: so long where none reads, and so long in all.
 constexpr std::uint64_t kSilenceUs = 1'000'000;
 constexpr std::uint64_t kFarewellUs = 5'000'000;
@@ -51,6 +52,7 @@ Supervisor::Supervisor(SupervisorInput input)
       broker_(std::move(input.broker)),
       command_limits_(std::move(input.command_limits)),
       on_birth_(std::move(input.on_birth)),
+      on_stillbirth_(std::move(input.on_stillbirth)),
       guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))) {
   clients_.try_emplace(++last_client_, std::move(input.first_client));
   clients_.at(last_client_).first = true;
@@ -58,7 +60,7 @@ Supervisor::Supervisor(SupervisorInput input)
 
 void Supervisor::greet() {
   guest_.send(Peer::Lane::kUrgent, 0, FrameType::kHello, 0, hello());
-  greet_by_us_ = sys::monotonic_us() + kGreetingUs;
+  greet_by_us_ = sys::monotonic_us() + kBirthUs;
 }
 
 void Supervisor::end(std::string why) {
@@ -74,14 +76,20 @@ bool Supervisor::take_birth() {
     return false;
   }
   greet_by_us_ = sys::monotonic_us() + kGreetingUs;
-  // What was asked for before begins now.
-  for (auto& [number, stream] : streams_)
-    if (stream.command != nullptr) stream.command->begin();
+  // What was asked for before begins now. The guest is asked already for what is not wanted any
+  // more.
+  for (auto& [number, stream] : streams_) {
+    if (stream.command == nullptr) continue;
+    if (stream.command->ending())
+      cut_command(number, stream);
+    else
+      stream.command->begin();
+  }
   return true;
 }
 
 void Supervisor::guest_gone(std::string why) {
-  if (!ended_ && box_->birth_fd() >= 0 && !take_birth()) return;
+  if (!ended_ && unborn() && !take_birth()) return;
   end(std::move(why));
 }
 
@@ -107,7 +115,9 @@ void Supervisor::grant(std::uint32_t id, Stream& stream, std::uint8_t channel, s
 
 void Supervisor::check_commands() {
   const std::uint64_t now = sys::monotonic_us();
-  if (!greeted_ && now >= greet_by_us_) return end("the guest did not start");
+  if (!greeted_ && now >= greet_by_us_)
+    return end(unborn() ? "the sandbox was not built within a minute" : "the guest did not start");
+  if (unborn()) return;
   for (auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     if (stream.command->ending()) {
@@ -125,6 +135,7 @@ void Supervisor::check_commands() {
 std::uint64_t Supervisor::next_deadline() const {
   std::uint64_t next = greeted_ ? kNever : greet_by_us_;
   if (accept_again_us_ > sys::monotonic_us()) next = std::min(next, accept_again_us_);
+  if (unborn()) return next;
   for (const auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     const std::uint64_t patience = stream.cut ? 2 * kEndPatienceUs : kEndPatienceUs;
@@ -232,6 +243,8 @@ Status Supervisor::run() {
     if (guest_.broken()) guest_gone("the guest closed its channel");
     if (!ended_) turn();
   }
+  // Whoever waits for the birth hears why there is none; take_birth() has told its own failure.
+  if (unborn()) on_stillbirth_(Error::unavailable(end_reason_));
   (void)box_->kill();
   if (!streams_.empty()) {
     // What they used is whole when all is over. Nothing inside can outlive PID 1; what takes long
@@ -247,6 +260,7 @@ Status Supervisor::run() {
     }
   }
   streams_.clear();
+  box_->let_go();
   proto::Fields ended;
   ended.put_error(Error::unavailable("the sandbox has ended"));
   main_output_.close_with(ended.bytes());

@@ -26,6 +26,8 @@ struct SupervisorInput {
   proto::Fields command_limits;  // of every command: command_limits()
   // Called once when the guest has been born, or its birth has failed; an error ends the sandbox.
   std::function<Status(wall::Box& box)> on_birth;
+  // Called instead where the sandbox ends before.
+  std::function<void(const Error& why)> on_stillbirth;
 };
 
 // The rlimits of every command in this sandbox as kRlimit fields. Called before Box::confine(),

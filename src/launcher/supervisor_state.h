@@ -61,6 +61,7 @@ class Supervisor {
   void end(std::string why);
   // The guest has been born, or never will be; false where the sandbox has ended with that.
   bool take_birth();
+  bool unborn() const { return box_->birth_fd() >= 0; }
   // Its channel or itself is gone: where it was not yet born, that is said as why.
   void guest_gone(std::string why);
   // After the end: what waits for clients, and the last output, reaches those that read.
@@ -120,6 +121,7 @@ class Supervisor {
   Fd listener_, broker_;
   proto::Fields command_limits_;
   std::function<Status(wall::Box& box)> on_birth_;
+  std::function<void(const Error& why)> on_stillbirth_;
   Peer guest_;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint32_t, Stream> streams_;

@@ -78,6 +78,7 @@ class FakeBox final : public wall::Box {
     return {};
   }
   Result<Fd> attach_network(std::string_view) override { return Fd(); }
+  void let_go() override {}
   Status checkpoint(int) override { return {}; }
   Status confine() override { return {}; }
   int birth_fd() const override { return -1; }

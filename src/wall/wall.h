@@ -72,6 +72,8 @@ class Box {
   virtual Status thaw() = 0;
   // Ends all of it; returns at once, end_fd() tells when it is done.
   virtual Status kill() = 0;
+  // After that: nobody will ask for usage any more, what it is counted by may go.
+  virtual void let_go() = 0;
   virtual Result<Fd> attach_network(std::string_view port) = 0;
   virtual Status checkpoint(int directory_fd) = 0;
   // Gives up every right that only the making needed: after this the caller is an unprivileged
@@ -115,6 +117,8 @@ class Prepared {
   // Launcher: answers one request of the supervisor; an error means that the supervisor is gone or
   // broken.
   virtual Status serve(int broker_fd) = 0;
+  // Supervisor, when the box is built: closes what only making and removing need.
+  virtual void forget() = 0;
   // Launcher, when the supervisor has ended: kills whatever is left inside.
   virtual void kill() = 0;
   // Launcher, then: removes all that is left. Names what stays; a second call tries that again.

@@ -26,6 +26,14 @@ class Run(support.CallerTest):
         self.assert_ended(result, "signaled", 128 + 11, signal=11, name="SIGSEGV")
         self.assertIn("SIGSEGV", self.run_in("--", "sh", "-c", "kill -SEGV $$").err)
 
+    def test_no_descriptor_of_ours_is_a_way_out(self):
+        # What the command's process had in hand must be gone before its directory is entered.
+        for number in range(3, 40):
+            done = self.run_in("--workdir", f"/proc/self/fd/{number}", "--", "stat", "/")
+            self.assertIn(done.returncode, (126, 127), done)
+            self.assertEqual(done.out, "")
+            self.assertIn(f"working directory /proc/self/fd/{number}", done.err)
+
     def test_a_program_that_is_not_there(self):
         done = self.run_in("--", "no-such-program")
         self.assertEqual(done.returncode, 127, done)

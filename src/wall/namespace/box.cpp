@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/sys.h"
 #include "wall/namespace/cgroup_io.h"
@@ -123,6 +124,7 @@ class NamespaceBox final : public Box {
   Status freeze() override { return set_frozen("1"); }
   Status thaw() override { return set_frozen("0"); }
   Status kill() override;
+  void let_go() override { tell_broker('E', 0); }
   Result<Fd> attach_network(std::string_view) override {
     return fail(Error{Code::kUnimplemented, "this version has no gateway to attach"});
   }
@@ -176,7 +178,7 @@ class NamespaceBox final : public Box {
   std::uint32_t last_slot_ = kFirstSlot;
   std::optional<SlotFiles> box_files_;  // counters of the whole box, once somebody asked
   bool first_slot_taken_ = false;
-  bool ending_ = false;
+  bool released_ = false;  // the limits of I/O
 };
 
 Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
@@ -245,10 +247,7 @@ Status NamespaceBox::kill() {
   // group would keep it from dying on some kernels.
   (void)set_frozen("0");
   const auto killed = sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
-  if (!ending_) {
-    ending_ = true;
-    tell_broker(limits_io() ? 'K' : 'E', 0);
-  }
+  if (limits_io() && !std::exchange(released_, true)) tell_broker('K', 0);
   return killed;
 }
 

@@ -20,9 +20,7 @@ struct BoxParts {
   Fd report;  // what the setup child says once, with the writable layer
   Fd layer;
   LayerUse layer_before;  // in use in an empty layer: not the sandbox's
-  SlotFiles first_slot;   // of slot `slot_number`, made while there were rights to
-  std::uint32_t slot_number = 1;
-  SlotFiles sandbox_files;  // counters of the whole box
+  SlotFiles first_slot;
   Fd freeze;
   IdMode ids_mode = IdMode::kSingle;
   std::uint32_t supervisor_uid = 0, supervisor_gid = 0;

@@ -12,9 +12,9 @@ namespace caisson::wall {
 
 // A request of the box to the launcher, which alone can still make control groups.
 struct BrokerRequest {
-  // 'S' make a slot, 'D' remove it, 'U' the box's own counters, 'E' it is over. Of what waits for
-  // its turn at a disk, which no kill ends: 'F' let it go on, once; 'K' it is over, kill all, and
-  // let it go on for good.
+  // 'S' make a slot, 'D' remove it, 'U' the box's own counters, 'E' all is counted, remove what is
+  // empty. Of what waits for its turn at a disk, which no kill ends: 'F' let it go on, once; 'K'
+  // kill all, and let it go on for good.
   char what = 0;
   std::uint32_t number = 0;
 };
@@ -27,7 +27,7 @@ Result<SlotFiles> receive_files(int broker_fd);
 struct Completion {
   SlotFiles first_slot;
   Fd freeze;  // cgroup.freeze, where there is one
-  Fd etc;     // the host image's kept /etc (O_PATH)
+  Fd etc;     // the host image's kept /etc; its lock travels with it
   HeldLimits held = {};
 };
 

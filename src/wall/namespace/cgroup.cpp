@@ -136,8 +136,9 @@ std::string slot_path(const std::string& group, std::uint32_t number) {
   return group + "/x" + std::to_string(number);
 }
 
+// For nobody else to go through: a descriptor of it is given to the guest.
 Status make_group(const std::string& path) {
-  if (::mkdir(path.c_str(), 0755) != 0) return fail_errno("mkdir " + path);
+  if (::mkdir(path.c_str(), 0700) != 0) return fail_errno("mkdir " + path);
   return {};
 }
 
@@ -465,9 +466,12 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
         TRY(make_group(path));
         TRY(limit_slot(group, path));
       }
-      if (group.v2) {
+      if (group.v2 && guest_ != ::geteuid()) {
         TRY(give_birth_rights(path));
         TRY_ASSIGN(files.file[SlotFiles::kBirthUnified], open_file(path, O_PATH | O_DIRECTORY));
+      } else if (group.v2) {
+        TRY_ASSIGN(files.file[SlotFiles::kEnterUnified],
+                   open_file(path + "/cgroup.procs", O_WRONLY));
       } else {
         const auto enter = group.memory ? SlotFiles::kEnterMemory
                            : group.pids ? SlotFiles::kEnterPids

@@ -13,9 +13,11 @@
 // launcher's rights, and is born in its v2 group (CLONE_INTO_CGROUP): whoever writes cgroup.procs
 // takes a lock that waits for every processor, which costs milliseconds on an idle machine and
 // leaves one thread that moves itself by `tasks` alone. Being born somewhere asks the guest's own
-// rights, so its host uid owns cgroup.procs there and in the box's group, and nothing else. Nothing
-// inside sees a group's path. Only the launcher and the supervisor (before it is confined) use
-// this; one thread.
+// rights, so its host uid owns cgroup.procs there and in the box's group, and nothing else. The
+// directory that it needs for that is one of the host's tree: nobody but root may go through it
+// (0700), so that it leads the guest nowhere. Where the guest has the caller's own id that would
+// not keep it, and commands enter by cgroup.procs after all. Nothing inside sees a group's path.
+// Only the launcher and the supervisor (before it is confined) use this; one thread.
 #pragma once
 
 #include <array>
@@ -65,6 +67,7 @@ struct SlotFiles {
     kEnterPids,
     kEnterCpu,
     kEnterIo,
+    kEnterUnified,  // v2, where the guest is not to have the directory: cgroup.procs
     kBirthUnified,  // v2: the group's directory, to be born in; the last of those to enter
     kMemoryEvents,
     kMemoryPeak,
@@ -77,7 +80,7 @@ struct SlotFiles {
     kKill,
     kCount
   };
-  static constexpr int kEnterCount = 5;
+  static constexpr int kEnterCount = 6;
   std::array<Fd, kCount> file;
 };
 

@@ -84,6 +84,10 @@ class NamespacePrepared final : public Prepared {
   const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
   Status serve(int broker_fd) override;
+  void forget() override {
+    journal_.reset();
+    quota_ = {};
+  }
   void kill() override { groups_.kill(); }
   Status clean_up(int patience_ms) override;
 
@@ -269,8 +273,11 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   TRY_ASSIGN(Completion completion, receive_completion(broker_fd));
   TRY(add_etc(parts, std::move(completion.etc), ids_.mode));
   if (quota_.mount.valid()) parts.layer = std::move(quota_.mount);
-  // A child that has failed meanwhile says why instead.
-  (void)send_parts(box.report.get(), std::move(parts));
+  if (auto sent = send_parts(box.report.get(), std::move(parts)); !sent) {
+    // A child that has failed meanwhile says why instead.
+    const int why = sent.error().error_number();
+    if (why != EPIPE && why != ECONNRESET) return fail(std::move(sent).error());
+  }
   steps_.finish();
   box.guest_pid = static_cast<int>(pid);
   box.first_slot = std::move(completion.first_slot);
@@ -392,7 +399,6 @@ Status NamespacePrepared::serve(int broker_fd) {
       return {};
     case 'K':
       groups_.kill();
-      (void)groups_.remove(0);
       return {};
     case 'D':
       // Members may still be dying: whatever is not empty yet is tried again at the next request.

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -126,10 +127,12 @@ Status Setup::start_helper() {
   helper_ = ::fork();
   if (helper_ < 0) return fail_errno("fork of the namespaces' maker");
   if (helper_ > 0) return {};
-  // Whoever waits for our end must not wait for the helper's too.
-  input_.report.reset();
-  input_.channel.reset();
-  helper_says_.reset();
+  // Whoever waits for somebody's end must not wait for the helper's too: it keeps what it needs.
+  const auto low = static_cast<unsigned>(std::min(there.get(), input_.maps_written.get()));
+  const auto high = static_cast<unsigned>(std::max(there.get(), input_.maps_written.get()));
+  if (low > 3) ::close_range(3, low - 1, 0);
+  if (high > low + 1) ::close_range(low + 1, high - 1, 0);
+  ::close_range(high + 1, ~0u, 0);
   const auto made = make_spaces();
   const std::string word = made ? "ok" : steps_.name(made.error()).message();
   (void)sys::send_message(there.get(), word, {});
