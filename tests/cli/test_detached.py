@@ -32,7 +32,7 @@ class Detached(support.CallerTest):
     def test_a_home_that_is_a_link_to_a_descriptor_leads_nowhere(self):
         name = self.start("--timeout", "1m", "--", "sleep", "50")
         moved = self.caller.caisson("exec", name, "--", "sh", "-c",
-                                    "mv /home/user /home/moved && ln -s /proc/self/fd/$0 /home/user", "7")
+                                    "mv $HOME $HOME.old && ln -s /proc/self/fd/$0 $HOME", "7")
         for _ in range(3):
             done = self.caller.caisson("exec", name, "--", "sh", "-c",
                                        "stat -c %d:%i /; stat -L -c %d:%i $(printf '../%.0s' 1 2 3 4 5 6 7 8 9)")
