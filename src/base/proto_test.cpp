@@ -138,6 +138,7 @@ TEST(Fields, IgnoreUnknownTagsUnlessTheyAreCritical) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), Code::kUnimplemented);
   EXPECT_TRUE(FieldReader::parse(fields.bytes(), FieldReader::Critical::kIgnore).has_value());
+  EXPECT_TRUE(FieldReader::parse(Fields().put_u8(Tag::kBirthCgroup, 1).bytes()).has_value());
 }
 
 TEST(Fields, CarryAnError) {

@@ -48,8 +48,9 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
   if (!main_opened_) {
     main_opened_ = true;
     stream.main = plan_.detached != 0;
-    stream.last = plan_.single != 0;
   }
+  // Whoever else runs something in it meanwhile does not end it.
+  stream.last = plan_.single != 0 && clients_.at(id).first;
   guest_.send_with(last_stream_, frame.header.detail, payload, std::move(descriptors));
   return {};
 }

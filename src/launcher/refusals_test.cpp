@@ -172,7 +172,6 @@ class NoSlot final : public wall::ExecSlot {
   std::span<const int> descriptors() const override { return {}; }
   bool born_in_last() const override { return false; }
   Result<wall::Usage> sample() override { return wall::Usage(); }
-  int memory_event_fd() const override { return -1; }
   Status kill() override { return {}; }
 };
 

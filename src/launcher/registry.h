@@ -24,7 +24,6 @@ class Registration {
   Status publish(std::string_view info);
 
   int directory_fd() const { return directory_.get(); }
-  int sandboxes_fd() const { return sandboxes_.get(); }
   Fd take_listener() { return std::move(listener_); }
   // Keeps the lock alone: for the supervisor, which is to have nothing else of it.
   void keep_lock() {

@@ -37,6 +37,10 @@ struct BoxState {
   bool passes_descriptors = true;
   std::atomic<int> slot_kills = 0;
   std::atomic<bool> killed = false;
+  // Readable once the guest is born; -1: it has been. One byte of anything but 'b' is a failure.
+  std::atomic<int> birth_fd = -1;
+  // What the supervisor said of it, to be read when it has ended.
+  std::string stillbirth;
 };
 
 class FakeSlot final : public wall::ExecSlot {
@@ -45,7 +49,6 @@ class FakeSlot final : public wall::ExecSlot {
   std::span<const int> descriptors() const override { return {}; }
   bool born_in_last() const override { return false; }
   Result<wall::Usage> sample() override { return wall::Usage(); }
-  int memory_event_fd() const override { return -1; }
   Status kill() override {
     if (!state_.has_groups) return fail(Error{Code::kUnimplemented, "no group"});
     ++state_.slot_kills;
@@ -81,8 +84,14 @@ class FakeBox final : public wall::Box {
   void let_go() override {}
   Status checkpoint(int) override { return {}; }
   Status confine() override { return {}; }
-  int birth_fd() const override { return -1; }
-  Status await_birth() override { return {}; }
+  int birth_fd() const override { return state_.birth_fd; }
+  Status await_birth() override {
+    char word = 0;
+    const bool born = ::read(state_.birth_fd, &word, 1) == 1 && word == 'b';
+    state_.birth_fd = -1;
+    if (!born) return fail(Error::internal("not born"));
+    return {};
+  }
 
  private:
   BoxState& state_;
@@ -175,12 +184,15 @@ class Scene {
     broker_ = std::move(broker_here);
     guest.emplace(std::move(guest_here));
     first.emplace(std::move(client_here));
-    SupervisorInput input{.plan = plan_,
-                          .box = std::make_unique<FakeBox>(state, std::move(guest_there)),
-                          .first_client = std::move(client_there),
-                          .listener = std::move(listener_),
-                          .broker = std::move(broker_there),
-                          .command_limits = {}};
+    SupervisorInput input{
+        .plan = plan_,
+        .box = std::make_unique<FakeBox>(state, std::move(guest_there)),
+        .first_client = std::move(client_there),
+        .listener = std::move(listener_),
+        .broker = std::move(broker_there),
+        .command_limits = {},
+        .on_birth = [](wall::Box& box) { return box.await_birth(); },
+        .on_stillbirth = [&state](const Error& why) { state.stillbirth = why.message(); }};
     thread_ = std::thread([moved = std::make_shared<SupervisorInput>(std::move(input))] {
       EXPECT_TRUE(supervise(std::move(*moved)).has_value());
     });
@@ -253,6 +265,91 @@ TEST(Supervisor, ACommandGoesFromOpenToVerdict) {
   EXPECT_EQ(outcome.verdict, Verdict::kExited);
   EXPECT_EQ(outcome.exit_code, 3u);
   EXPECT_EQ(outcome.usage.bytes_out, 5u);
+}
+
+struct Birth {
+  Birth(BoxState& state) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    read = Fd(ends[0]);
+    write = Fd(ends[1]);
+    state.birth_fd = read.get();
+  }
+  void tell(char word) { EXPECT_EQ(::write(write.get(), &word, 1), 1); }
+  Fd read, write;
+};
+
+TEST(Supervisor, WhatIsAskedForBeforeTheBirthHasItsTimeFromThere) {
+  BoxState state;
+  Birth birth(state);
+  wall::Plan plan;
+  plan.timeout_ms = 50;
+  Scene scene(plan, state);
+  const std::uint32_t number = scene.open(*scene.first, 1);
+  ::poll(nullptr, 0, 150);  // thrice its time
+  EXPECT_EQ(state.slot_kills, 0);
+  birth.tell('b');
+  // No guest says anything: now the time is over, and it is ended for it.
+  const auto close = scene.guest->next(FrameType::kClose);
+  ASSERT_TRUE(close.has_value());
+  EXPECT_EQ(close->header.stream, number);
+  EXPECT_GE(state.slot_kills, 1);
+  scene.guest->send(number, FrameType::kClose, 0,
+                    proto::Fields().put_u32(Tag::kExitSignal, SIGKILL).bytes());
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kTimeLimit);
+}
+
+TEST(Supervisor, WhatIsCancelledBeforeTheBirthDoesNotStayAfterIt) {
+  BoxState state;
+  Birth birth(state);
+  Scene scene({}, state);
+  const std::uint32_t number = scene.open(*scene.first, 1);
+  scene.first->send(1, FrameType::kControl, 0, shutdown_fields());
+  // Whatever the supervisor answers next, it has taken that.
+  Line other = scene.connect();
+  ASSERT_NE(scene.open(other, 1), number);
+  birth.tell('b');
+  const auto close = scene.guest->next(FrameType::kClose);
+  ASSERT_TRUE(close.has_value());
+  EXPECT_EQ(close->header.stream, number);
+}
+
+TEST(Supervisor, AnEndBeforeTheBirthIsTold) {
+  BoxState state;
+  Birth birth(state);
+  {
+    const Scene scene({}, state);
+  }  // the launcher goes
+  EXPECT_EQ(state.stillbirth, "the launcher is gone");
+}
+
+TEST(Supervisor, AFailedBirthEndsItWithoutASecondWord) {
+  BoxState state;
+  Birth birth(state);
+  {
+    Scene scene({}, state);
+    birth.tell('x');
+    EXPECT_FALSE(scene.guest->next(FrameType::kOpen).has_value());  // its connection ends
+  }
+  EXPECT_TRUE(state.killed);
+  EXPECT_EQ(state.stillbirth, "");
+}
+
+TEST(Supervisor, ASingleSandboxEndsWithItsOwnersCommandAlone) {
+  BoxState state;
+  wall::Plan plan;
+  plan.single = 1;
+  Scene scene(plan, state);
+  Line other = scene.connect();
+  const std::uint32_t theirs = scene.open(other, 1);
+  scene.exited(theirs, 0);
+  EXPECT_EQ(outcome_of(other.next(FrameType::kClose)).verdict, Verdict::kExited);
+  EXPECT_FALSE(state.killed);
+  const std::uint32_t ours = scene.open(*scene.first, 1);
+  scene.exited(ours, 5);
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).exit_code, 5u);
+  EXPECT_FALSE(scene.first->next(FrameType::kClose).has_value());  // the connection's end
+  EXPECT_TRUE(state.killed);
 }
 
 TEST(Supervisor, AClientThatDiesWithUnreadOutputEndsItsCommandAlone) {

@@ -49,8 +49,6 @@ class ExecSlot {
   // Whether the last of them is a directory that the command's process is born in.
   virtual bool born_in_last() const = 0;
   virtual Result<Usage> sample() = 0;
-  // Readable when the command met its memory limit; -1 where the wall cannot say at once.
-  virtual int memory_event_fd() const = 0;
   // Ends every process of the command, also those that left its session.
   virtual Status kill() = 0;
 };

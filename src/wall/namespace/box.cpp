@@ -75,7 +75,6 @@ class NamespaceSlot final : public ExecSlot {
   std::span<const int> descriptors() const override { return descriptors_; }
   bool born_in_last() const override { return files_.file[SlotFiles::kBirthUnified].valid(); }
   Result<Usage> sample() override;
-  int memory_event_fd() const override { return -1; }
   Status kill() override;
 
  private:

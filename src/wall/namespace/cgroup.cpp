@@ -14,6 +14,7 @@
 #include "base/kernel_abi.h"
 #include "base/switches.h"
 #include "base/sys.h"
+#include "wall/namespace/split.h"
 
 namespace caisson::wall {
 namespace {
@@ -28,16 +29,6 @@ constexpr std::array kIoLimits = {Limit::kIoRead, Limit::kIoWrite, Limit::kIoRea
 // and never the one that is killed for it.
 constexpr std::uint64_t kGuestPids = 4;
 constexpr std::uint64_t kGuestMemory = 8u << 20;
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    if (end > 0) parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
 
 bool has_word(std::string_view text, std::string_view word, char separator) {
   const auto parts = split(text, separator);
@@ -381,12 +372,6 @@ Status CgroupTree::give_birth_rights(const std::string& path) const {
   if (::chown((path + "/cgroup.procs").c_str(), guest_, static_cast<gid_t>(-1)) != 0)
     return fail_errno("chown " + path + "/cgroup.procs");
   return {};
-}
-
-std::vector<std::string> CgroupTree::paths() const {
-  std::vector<std::string> paths;
-  for (const Group& group : groups_) paths.push_back(group.path);
-  return paths;
 }
 
 HeldLimits CgroupTree::held() const {

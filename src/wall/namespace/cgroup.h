@@ -102,8 +102,6 @@ class CgroupTree {
   static CgroupTree adopt(std::vector<std::string> paths);
 
   bool empty() const { return groups_.empty(); }
-  // Absolute directories of the sandbox's groups, for the journal.
-  std::vector<std::string> paths() const;
   HeldLimits held() const;
   // Why a limit of I/O is not held by a control group; empty where it is.
   std::string io_fault(Limit limit) const;

@@ -8,6 +8,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "wall/namespace/split.h"
 
 namespace caisson::wall {
 namespace {
@@ -25,16 +26,6 @@ constexpr std::array<Throttle, 4> kThrottles = {
      {"blkio.throttle.write_bps_device", "wbps", &Plan::io_write},
      {"blkio.throttle.read_iops_device", "riops", &Plan::io_read_ops},
      {"blkio.throttle.write_iops_device", "wiops", &Plan::io_write_ops}}};
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    if (end > 0) parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
 
 Status write_file(const std::string& group, const char* file, const std::string& value) {
   return sys::write_file(AT_FDCWD, group + "/" + file, value);
