@@ -35,12 +35,12 @@ int run_several() {
   values.limits.timeout_ms = 500;
   auto spec = caisson::SandboxSpec::validate(values);
   if (!spec.has_value()) return complain(spec.error());
-  auto sandbox = caisson::Sandbox::create(*spec);
-  if (!sandbox.has_value()) return complain(sandbox.error());
-
   caisson::Command write;
   write.arguments = {"sh", "-c", "cat > note"};
   write.input = "kept while the sandbox lives\n";
+  // The first command may be told at once; it then starts while the sandbox is still being made.
+  auto sandbox = caisson::Sandbox::create(*spec, {.first_command = &write});
+  if (!sandbox.has_value()) return complain(sandbox.error());
   if (auto run = sandbox->run(write); !run.has_value()) return complain(run.error());
 
   caisson::RunOptions streamed;
