@@ -12,15 +12,13 @@
 #include <utility>
 
 #include "base/kernel_abi.h"
+#include "base/loop_device.h"
 #include "base/sys.h"
 #include "wall/namespace/ext4_image.h"
 
 namespace caisson::wall {
 namespace {
 
-constexpr const char* kLoopControl = "/dev/loop-control";
-// Two that ask at the same time are told the same free device, and one of them asks again.
-constexpr int kLoopAttempts = 256;
 constexpr std::uint64_t kMostBytes = 15ull << 40;
 // What the set-up puts into a root, directories above all, is not taken from what was asked for.
 constexpr std::uint64_t kSetUpBytes = 32 * kExt4Block;
@@ -63,34 +61,6 @@ Result<Fd> make_file(int directory_fd, std::uint64_t size) {
   return file;
 }
 
-struct Loop {
-  Fd device;
-  std::string path;
-};
-
-Result<Loop> attach(const Fd& file) {
-  const Fd control(::open(kLoopControl, O_RDWR | O_CLOEXEC));
-  if (!control.valid()) return refuse(std::string("open ") + kLoopControl, errno);
-  loop_config config{};
-  config.fd = static_cast<__u32>(file.get());
-  config.block_size = kExt4Block;
-  config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
-  int met = EBUSY;
-  for (int attempt = 0; attempt < kLoopAttempts; ++attempt) {
-    const int number = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
-    if (number < 0) return refuse("get a free loop device", errno);
-    Loop loop;
-    loop.path = "/dev/loop" + std::to_string(number);
-    loop.device = Fd(::open(loop.path.c_str(), O_RDWR | O_CLOEXEC));
-    if (loop.device.valid() && ::ioctl(loop.device.get(), LOOP_CONFIGURE, &config) == 0)
-      return loop;
-    met = errno;
-    // Somebody else was quicker, or has just removed that device.
-    if (met != EBUSY && met != ENXIO && met != ENODEV) return refuse("attach " + loop.path, met);
-  }
-  return refuse("attach a loop device", met);
-}
-
 Ext4Identity identity_of(const QuotaWish& wish) {
   Ext4Identity identity;
   identity.root_uid = wish.root_uid;
@@ -122,7 +92,9 @@ Result<QuotaLayer> make_quota_layer(const QuotaWish& wish) {
                        : std::clamp<std::uint64_t>(bytes / kBytesPerInode, 1024, kMostExt4Inodes);
   const Ext4Layout layout = plan_ext4(bytes + kSetUpBytes, inodes);
   TRY_ASSIGN(Fd file, make_file(wish.directory_fd, layout.image_bytes()));
-  TRY_ASSIGN(Loop loop, attach(file));
+  auto attached = attach_loop(file.get(), {.block_size = kExt4Block});
+  if (!attached) return fail(std::move(attached).error().with(kRefusal));
+  LoopDevice loop = std::move(attached).value();
   file.reset();
   // Through the device, not the file: what the file holds is flushed to disk when it is attached.
   TRY(write_ext4(loop.device.get(), layout, identity_of(wish)));

@@ -1,0 +1,101 @@
+// From an image's files in the store to the root that a wall takes as its overlay's lower side.
+//
+// A rootfs lies in the store as one erofs file or as a directory. The file is mounted: from the
+// file itself where the kernel can (Linux 6.12), else over a loop device; the mount is read-only,
+// without devices and set-id modes, and never attached to the host's tree, so that nobody on the
+// host sees it but through a descriptor, and it ends with the last one. A directory is only opened.
+//
+//   TRY_ASSIGN(ImageRoot root, open_root(chain_directory_fd));       // of a store: mounts
+//   rootfs.erofs plan.image = root.mounted ? kMount : kDirectory;
+//
+// Ids in an erofs file are the image's own, 0 to 65535; only the wall's id mapping makes them ids
+// of a sandbox (wall/namespace/parts.cpp). Until then no process may run in such a mount.
+//
+// Every CLI run mounts for itself, buffered: pages are copied from the file's own page cache, which
+// outlives the run. A server mounts an image once, with direct I/O, and clones that mount for each
+// sandbox (SharedRoot): then a page of the image is in memory once. docs/benchmarks.md has the
+// figures. Any thread, except where said.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/fd.h"
+
+namespace caisson::image {
+
+// The names below a chain's directory in the store; exactly one of them is there.
+inline constexpr const char* kErofsName = "rootfs.erofs";
+inline constexpr const char* kDirectoryName = "rootfs";
+
+enum class ErofsMethod : std::uint8_t {
+  kBuffered,  // from the file, whose own pages stay in the cache
+  kDirect,    // from the file, past its page cache
+  kLoop,      // over a loop device, with direct I/O where its file system has that
+  kCount
+};
+std::string_view to_string(ErofsMethod method);
+
+struct ImageRoot {
+  // A detached mount, else an O_PATH directory.
+  Fd fd;
+  bool mounted = false;
+};
+
+// A detached mount of the erofs file. Root alone. Error: the system call's.
+Result<Fd> mount_erofs(int file_fd, ErofsMethod method);
+
+// Opens the rootfs of a chain's directory for one sandbox: buffered, else over a loop device.
+// Error: data_loss where neither name is there; precondition, saying what each way met, where this
+// host or user cannot mount an erofs file (the image must then be unpacked again).
+Result<ImageRoot> open_root(int chain_directory_fd);
+
+// One mount of an image for many sandboxes. clone() gives each its own detached mount of the same
+// file system, which the wall can map to that sandbox's ids; pages are in memory once. It must be
+// made and cloned in one mount namespace (a server's own). Movable; one thread at a time.
+class SharedRoot {
+ public:
+  // With direct I/O, else over a loop device, else buffered. `place_fd` is an empty directory on
+  // which the mount is put for kernels before 6.15, which clone only what is attached; such a
+  // process should have a mount namespace of its own. -1: none; then clone() fails there.
+  static Result<SharedRoot> open(int chain_directory_fd, int place_fd = -1);
+  SharedRoot(SharedRoot&&) noexcept;
+  SharedRoot& operator=(SharedRoot&&) noexcept;
+  ~SharedRoot();
+
+  // A directory is opened again instead.
+  Result<ImageRoot> clone() const;
+  // How it is mounted: "erofs, direct", …, "directory".
+  std::string_view how() const { return how_; }
+
+ private:
+  SharedRoot() = default;
+  ImageRoot root_;
+  bool attached_ = false;
+  std::string_view how_;
+};
+
+// What this host can do, as tried with a small file in `directory_fd` (whose file system matters).
+struct MountSupport {
+  // 0: works; else the errno that it met.
+  std::array<int, static_cast<std::size_t>(ErofsMethod::kCount)> error;
+
+  int operator[](ErofsMethod method) const { return error[static_cast<std::size_t>(method)]; }
+  // Whether an image should be kept as an erofs file: it can be mounted from the file. A loop
+  // device takes milliseconds for each run; a directory is better then.
+  bool prefers_erofs() const { return (*this)[ErofsMethod::kBuffered] == 0; }
+  std::string encode() const;
+  static Result<MountSupport> decode(std::string_view text);
+  bool operator==(const MountSupport&) const = default;
+};
+// Tries each way. Nothing of it is left. Not root: EPERM for all, without trying.
+MountSupport try_mounts(int directory_fd);
+// The same, tried once a boot and file system and then remembered in RUN/erofs-mounts.
+MountSupport known_mounts(int directory_fd);
+// Tries again and remembers that.
+MountSupport refresh_mounts(int directory_fd);
+
+}  // namespace caisson::image
