@@ -227,7 +227,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   std::vector<box::HostPath> granted, copied;
   Fd cover;  // what lies over sockets of the host
   TRY_ASSIGN(ResolvedImage image, resolve_image(spec->image));
-  const int root_fd = image.files.has_value() ? image.files->root_directory.get() : -1;
+  const int root_fd = image.files.has_value() ? image.files->root.fd.get() : -1;
   state->account = box::find_account(root_fd, spec->user);
   wall::Plan plan = plan_of(spec.values(), state->account);
   if (image.files.has_value()) {

@@ -10,7 +10,7 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 13> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 16> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
@@ -19,7 +19,10 @@ constexpr std::array<CommandEntry, 13> kCommands = {{{&kRunTable, run_run},
                                                      {&kCpTable, run_cp},
                                                      {&kImageImportTable, run_image_import},
                                                      {&kImageLsTable, run_image_ls},
+                                                     {&kImageInspectTable, run_image_inspect},
+                                                     {&kImageTagTable, run_image_tag},
                                                      {&kImageRmTable, run_image_rm},
+                                                     {&kImageGcTable, run_image_gc},
                                                      {&kDoctorTable, run_doctor},
                                                      {&kCompletionTable, run_completion},
                                                      {&kManTable, run_man}}};

@@ -20,8 +20,8 @@ struct CommandEntry {
 };
 
 extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTable, kKillTable,
-    kCpTable, kImageImportTable, kImageLsTable, kImageRmTable, kDoctorTable, kCompletionTable,
-    kManTable;
+    kCpTable, kImageImportTable, kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable,
+    kImageGcTable, kDoctorTable, kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed);
 int run_shell(const Parsed& parsed);
@@ -32,7 +32,10 @@ int run_kill(const Parsed& parsed);
 int run_cp(const Parsed& parsed);
 int run_image_import(const Parsed& parsed);
 int run_image_ls(const Parsed& parsed);
+int run_image_inspect(const Parsed& parsed);
+int run_image_tag(const Parsed& parsed);
 int run_image_rm(const Parsed& parsed);
+int run_image_gc(const Parsed& parsed);
 int run_doctor(const Parsed& parsed);
 int run_completion(const Parsed& parsed);
 int run_man(const Parsed& parsed);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -144,6 +145,17 @@ Result<Fd> open_or_make_directory(const std::string& path) {
   return fd;
 }
 
+std::string random_name() {
+  unsigned char bytes[16];
+  VERIFY(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+  std::string name;
+  for (const unsigned char byte : bytes) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return name;
+}
+
 Result<std::vector<std::string>> list_directory(int directory_fd) {
   std::vector<std::string> names;
   TRY(each_entry(directory_fd, [&](const char* name) -> Status {
@@ -172,6 +184,11 @@ Result<std::optional<Fd>> lock_file_at(int directory_fd, const std::string& name
       return fd;
     }
   }
+}
+
+bool is_locked_at(int directory_fd, const std::string& name) {
+  const Fd fd(openat(directory_fd, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  return fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 Status remove_tree_at(int directory_fd, const std::string& name) {

@@ -26,6 +26,9 @@ Result<Fd> open_or_make_directory(const std::string& path);
 Result<Fd> open_or_make_directory_at(int directory_fd, const std::string& name);
 Result<Fd> open_directory_at(int directory_fd, const std::string& name);
 
+// 32 hexadecimal digits that nobody has used: a name for what has none yet.
+std::string random_name();
+
 // The names in a directory but "." and "..", sorted.
 Result<std::vector<std::string>> list_directory(int directory_fd);
 
@@ -36,6 +39,9 @@ enum class LockWait { kWait, kTry };
 // holder may unlink it.
 Result<std::optional<Fd>> lock_file_at(int directory_fd, const std::string& name, LockKind kind,
                                        LockWait wait);
+
+// Whether somebody holds the lock; not where it cannot be opened.
+bool is_locked_at(int directory_fd, const std::string& name);
 
 // Removes `name`, whatever it is, with all that is below it. Its depth costs no memory or
 // descriptors beyond a constant. Absent is success.

@@ -30,15 +30,13 @@ Status run(int count, char** arguments) {
   if (command == "list") {
     TRY_ASSIGN(auto images, store.list());
     for (const ListedImage& image : images) {
-      std::printf("%s %s %s\n", image.reference.text().c_str(), image.info.digest.c_str(),
-                  std::string(to_string(image.info.ids.layout)).c_str());
+      std::printf("%s %s\n", image.reference.text().c_str(), image.named.image_id.c_str());
     }
     return {};
   }
   if (command == "resolve" && count == 3) {
     TRY_ASSIGN(ImageRef image, store.resolve(arguments[2]));
-    std::printf("%s %s %u\n", image.reference.text().c_str(), image.info.digest.c_str(),
-                image.disk_base());
+    std::printf("%s %s %u\n", image.name.c_str(), image.record.id.c_str(), image.disk_base());
     return {};
   }
   if (command == "remove" && count == 3) return store.remove(arguments[2]);

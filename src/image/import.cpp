@@ -6,75 +6,140 @@
 
 #include <vector>
 
+#include "image/config.h"
 #include "image/files.h"
-#include "image/sha256.h"
+#include "image/manifest.h"
+#include "image/rootfs_worker.h"
+#include "image/store_steps.h"
 
 namespace caisson::image {
 namespace {
 
-struct Input {
-  int fd = -1;
-  Fd spool;  // where fd was no regular file: a nameless copy
-  std::string digest;
-};
-
-Status write_all(int fd, std::string_view bytes) {
+Status write_bytes(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
-    ssize_t done = TEMP_FAILURE_RETRY(write(fd, bytes.data(), bytes.size()));
-    if (done < 0) return fail_errno("write a copy of the archive");
+    const ssize_t done = TEMP_FAILURE_RETRY(write(fd, bytes.data(), bytes.size()));
+    if (done < 0) return fail_errno("write the archive into the image store");
     bytes.remove_prefix(static_cast<std::size_t>(done));
   }
   return {};
 }
 
-Result<Input> take_input(const Store& store, int archive_fd, const UnpackLimits& limits) {
+// How the archive is packed, by its first bytes.
+std::string_view media_type_of(std::string_view beginning) {
+  using namespace std::string_view_literals;
+  if (beginning.starts_with("\x1f\x8b"sv)) return media::kOciLayerGzip;
+  if (beginning.starts_with("\x28\xb5\x2f\xfd"sv)) return media::kOciLayerZstd;
+  if (beginning.starts_with("\xfd"
+                            "7zXZ\0"sv)) {
+    return kXzLayer;
+  }
+  return media::kOciLayer;
+}
+
+Result<Descriptor> copy_archive(int archive_fd, int blob_fd, const UnpackLimits& limits) {
   struct stat status = {};
   if (fstat(archive_fd, &status) != 0) return fail_errno("stat the archive");
   if (S_ISDIR(status.st_mode)) {
     return fail(Error::invalid("the archive is a directory; a tar file is needed"));
   }
-  Input input;
   const bool regular = S_ISREG(status.st_mode);
-  if (regular) {
-    input.fd = archive_fd;
-  } else {
-    input.spool = Fd(openat(store.directory_fd(), "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (!input.spool.valid()) return fail_errno("make a file for a copy of the archive");
-    input.fd = input.spool.get();
-  }
-  Sha256 hash;
-  std::vector<char> buffer(128 * 1024);
-  for (std::uint64_t total = 0;;) {
-    ssize_t got = TEMP_FAILURE_RETRY(
-        regular ? pread(archive_fd, buffer.data(), buffer.size(), static_cast<off_t>(total))
+  Descriptor copied;
+  std::vector<char> buffer(256 * 1024);
+  for (;;) {
+    const ssize_t got = TEMP_FAILURE_RETRY(
+        regular ? pread(archive_fd, buffer.data(), buffer.size(), static_cast<off_t>(copied.size))
                 : read(archive_fd, buffer.data(), buffer.size()));
     if (got < 0) return fail_errno("read the archive");
-    if (got == 0) {
-      if (total == 0) return fail(Error::invalid("the archive is empty (0 bytes)"));
-      break;
-    }
+    if (got == 0) break;
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-    total += bytes.size();
-    if (total > limits.archive) {
+    if (copied.size == 0) copied.media_type = media_type_of(bytes);
+    copied.size += bytes.size();
+    if (copied.size > limits.archive) {
       return fail(Error::invalid("the archive is larger than " + std::to_string(limits.archive) +
                                  " bytes, the most that is allowed"));
     }
-    hash.update(bytes);
-    if (!regular) TRY(write_all(input.fd, bytes));
+    TRY(write_bytes(blob_fd, bytes));
   }
-  input.digest = hash.finish();
-  return input;
+  if (copied.size == 0) return fail(Error::invalid("the archive is empty (0 bytes)"));
+  return copied;
 }
 
-Result<UnpackReport> unpack_into(Workspace& workspace, const Input& input, const IdMapping& ids,
-                                 const UnpackLimits& limits, const Progress& progress) {
-  TRY_ASSIGN(Fd root, open_or_make_directory_at(workspace.directory_fd(), "rootfs"));
-  if (fchmod(root.get(), 0755) != 0) return fail_errno("chmod rootfs");
-  if (ids.layout == IdLayout::kShifted && fchown(root.get(), ids.uid_base, ids.gid_base) != 0) {
-    return fail_errno("chown rootfs");
+// The archive as a blob of the store.
+Result<Descriptor> take_archive(Store& store, int archive_fd, const UnpackLimits& limits) {
+  TRY_ASSIGN(PartialBlob blob, store.begin_blob(std::nullopt));
+  auto copied = copy_archive(archive_fd, blob.file.get(), limits);
+  if (!copied.has_value()) {
+    if (!store.discard_blob(std::move(blob)).has_value()) errno = 0;
+    return copied;
   }
-  return unpack_by_worker(input.fd, input.digest, root.get(), workspace.lock_fd(), ids, limits,
-                          progress);
+  TRY_ASSIGN(copied->digest, store.commit_blob(std::move(blob)));
+  return copied;
+}
+
+ImageContent content_of(LayerRef layer) {
+  ImageConfig config;
+  config.architecture = host_architecture();
+  config.diff_ids = {layer.diff_id};
+  config.history = {{.created_by = "caisson image import"}};
+  return {.config = encode(config), .layers = {std::move(layer)}, .manifest = {}};
+}
+
+struct Unpacked {
+  Workspace workspace;
+  RootfsInfo rootfs;
+  UnpackReport counts;
+  LayerRef layer;
+};
+
+Result<Unpacked> unpack(Store& store, const Descriptor& blob, const UnpackLimits& limits,
+                        const Progress& progress) {
+  TRY_ASSIGN(const Fd file, store.open_blob(blob.digest));
+  TRY_ASSIGN(Workspace workspace, store.make_workspace());
+  Unpacked unpacked{.workspace = std::move(workspace),
+                    .rootfs = {.form = Store::preferred_form(), .ids = mapping_of_caller()},
+                    .counts = {},
+                    .layer = {}};
+  auto done = [&]() -> Status {
+    TRY_ASSIGN(RootfsWorker worker,
+               RootfsWorker::start(unpacked.rootfs.form, unpacked.workspace.directory_fd(),
+                                   unpacked.workspace.lock_fd(), unpacked.rootfs.ids, limits));
+    TRY_ASSIGN(LayerReport applied,
+               worker.apply(file.get(), {.blob = blob, .diff_id = {}}, progress));
+    TRY_ASSIGN(const RootfsReport report, worker.finish());
+    unpacked.counts = applied.counts;
+    unpacked.layer = std::move(applied.layer);
+    if (unpacked.layer.diff_id.empty()) unpacked.layer.diff_id = unpacked.layer.blob.digest;
+    unpacked.rootfs.entries = report.entries;
+    unpacked.rootfs.bytes = report.bytes;
+    return enter_store_step("store-unpack");
+  }();
+  if (done.has_value()) return unpacked;
+  // What cannot be removed now is invisible, and swept later.
+  if (!store.discard(std::move(unpacked.workspace)).has_value()) errno = 0;
+  return fail(std::move(done).error());
+}
+
+Result<ImportReport> import_named(Store& store, Reference reference, int archive_fd,
+                                  const UnpackLimits& limits, const Progress& progress) {
+  ImportReport report;
+  report.reference = std::move(reference);
+  TRY_ASSIGN(Descriptor blob, take_archive(store, archive_fd, limits));
+  // From here on the same bytes are imported once: whoever waits finds them done.
+  TRY_ASSIGN(Fd turn, store.lock_work("import-" + blob.digest));
+  TRY_ASSIGN(std::optional<LayerRef> known, store.find_layer(blob.digest));
+  if (known) {
+    const ImageContent content = content_of(std::move(*known));
+    report.already_present = store.has_rootfs(chain_id(content.layers));
+    TRY_ASSIGN(report.info, store.add_image(content, limits, progress));
+  } else {
+    TRY_ASSIGN(Unpacked unpacked, unpack(store, blob, limits, progress));
+    report.unpacked = unpacked.counts;
+    TRY_ASSIGN(report.info,
+               store.add_image(content_of(std::move(unpacked.layer)),
+                               std::move(unpacked.workspace), std::move(unpacked.rootfs)));
+  }
+  TRY(store.set_reference(report.reference, report.info.record.id));
+  return report;
 }
 
 std::string megabytes(std::uint64_t bytes) {
@@ -85,8 +150,9 @@ std::string megabytes(std::uint64_t bytes) {
 }  // namespace
 
 std::string ImportReport::text() const {
-  std::string text = reference.text() + ": " + std::to_string(info.entries) + " entries, " +
-                     megabytes(info.bytes) + ", sha256:" + info.digest.substr(0, 12) +
+  const RootfsInfo rootfs = info.rootfs.value_or(RootfsInfo());
+  std::string text = reference.text() + ": " + std::to_string(rootfs.entries) + " entries, " +
+                     megabytes(rootfs.bytes) + ", sha256:" + info.record.id.substr(0, 12) +
                      (already_present ? " (already in the store)" : "") + "\n";
   auto note = [&](std::uint64_t count, std::string_view what) {
     if (count > 0) text += "note: " + std::to_string(count) + " " + std::string(what) + "\n";
@@ -94,7 +160,7 @@ std::string ImportReport::text() const {
   note(unpacked.dropped_devices, "device nodes left out: a sandbox has a /dev of its own");
   note(unpacked.dropped_attributes, "entries stored without their extended attributes and ACLs");
   note(unpacked.absolute_names, "absolute names taken as names below the image's root");
-  if (info.ids.layout == IdLayout::kSingle) {
+  if (rootfs.ids.layout == IdLayout::kSingle) {
     text +=
         "note: every file belongs to you, since you have no range of subordinate ids (65536 in "
         "/etc/subuid and /etc/subgid, and newuidmap); programs in the image see one user only\n";
@@ -104,30 +170,17 @@ std::string ImportReport::text() const {
 
 Result<ImportReport> import_archive(Store& store, std::string_view name, int archive_fd,
                                     const UnpackLimits& limits, const Progress& progress) {
-  ImportReport report;
-  TRY_ASSIGN(report.reference, parse_reference(name));
-  TRY_ASSIGN(Input input, take_input(store, archive_fd, limits));
-  // From here on the same bytes are imported once: whoever waits finds them done.
-  TRY_ASSIGN(Fd turn, store.lock_import(input.digest));
-  TRY_ASSIGN(report.already_present, store.has_digest(input.digest));
-  if (!report.already_present) {
-    const IdMapping ids = mapping_of_caller();
-    TRY_ASSIGN(Workspace workspace, store.make_workspace());
-    auto unpacked = unpack_into(workspace, input, ids, limits, progress);
-    if (!unpacked.has_value()) {
-      // What cannot be removed now is invisible, and swept later.
-      if (!store.discard(std::move(workspace)).has_value()) errno = 0;
-      return fail(std::move(unpacked).error().with("import " + report.reference.text()));
-    }
-    report.unpacked = *unpacked;
-    report.info = {
-        .digest = input.digest, .ids = ids, .entries = unpacked->entries, .bytes = unpacked->bytes};
-    TRY(store.commit(std::move(workspace), report.info));
+  TRY_ASSIGN(Reference reference, parse_reference(name));
+  if (!reference.digest.empty()) {
+    return fail(Error::invalid("image name '" + reference.text() +
+                               "': an archive has no digest of a registry; leave '@sha256:…' out"));
   }
-  TRY(store.set_reference(report.reference, input.digest));
-  if (report.already_present) {
-    TRY_ASSIGN(ImageRef present, store.resolve(report.reference.text()));
-    report.info = present.info;
+  auto report = import_named(store, reference, archive_fd, limits, progress);
+  // What an error left, or the name meant before, may be nobody's now; if that cannot be removed,
+  // the next sweep will.
+  if (!store.sweep().has_value()) errno = 0;
+  if (!report.has_value()) {
+    return fail(std::move(report).error().with("import " + reference.text()));
   }
   return report;
 }

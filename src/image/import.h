@@ -1,11 +1,13 @@
-// Importing an archive into the store: what `caisson image import NAME FILE` calls.
+// Importing a root file system's archive into the store: what `caisson image import NAME FILE` calls.
 //
 //   TRY_ASSIGN(Store store, Store::open());
 //   TRY_ASSIGN(ImportReport report, import_archive(store, "base", file_fd, {}, progress));
 //   print(report.text());
 //
-// The archive is a root filesystem as tar, plain or compressed with gzip, zstd or xz; it may come
-// from a file or from a pipe. Archive bytes are read by caisson-image-worker alone.
+// The archive is a tar, plain or compressed with gzip, zstd or xz, from a file or a pipe. It becomes
+// an image of one layer, kept byte for byte, with a config of our own that says nothing but what
+// it is made of; the same bytes always give the same image. Archive bytes are read by
+// caisson-image-worker alone.
 #pragma once
 
 #include <string>
@@ -29,7 +31,8 @@ struct ImportReport {
 };
 
 // After an error the store is as it was. Error: invalid with the entry's name for a bad archive or
-// one over a limit; precondition for what this host lacks.
+// one over a limit; precondition for what this host lacks. Ends the store's hold on what was added
+// before (Store::sweep).
 Result<ImportReport> import_archive(Store& store, std::string_view name, int archive_fd,
                                     const UnpackLimits& limits = {}, const Progress& progress = {});
 
