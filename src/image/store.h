@@ -55,6 +55,7 @@ inline constexpr std::size_t kMaxReadBlob = 4 << 20;
 struct ImageInfo {
   ImageRecord record;
   std::optional<RootfsInfo> rootfs;
+  bool flattened = false;  // it was made by the call that gave this
 };
 
 // One image, ready to be a sandbox's root.
@@ -139,7 +140,8 @@ class Store {
 
   // ---- images by name ----
 
-  // `text` is a name, "sha256:IMAGEID", or at least 6 digits of an id that begin only one.
+  // `text` is a name (with a digest: also one of the same name whose image has that manifest),
+  // "sha256:IMAGEID", or at least 6 digits of an id that begin only one.
   // Error: not_found, naming the images that there are; precondition where the image was unpacked
   // for ids that this process cannot use, has no root file system yet, or is of the store's first
   // format.
@@ -159,6 +161,7 @@ class Store {
 
   // ---- blobs ----
 
+  // Sure to stay so only while this Store adds.
   bool has_blob(const std::string& digest);
   // Opened for reading. Error: not_found.
   Result<Fd> open_blob(const std::string& digest);
@@ -170,7 +173,8 @@ class Store {
   // Waits for whoever makes a blob of the same digest. Append to `file`, then commit_blob(). nullopt:
   // the digest is not known yet.
   Result<PartialBlob> begin_blob(const std::optional<std::string>& digest);
-  // Hashes the file, compares with the digest given to begin_blob(), syncs and renames into place.
+  // Nobody else may have the file open for writing any more: whoever has could change the bytes
+  // after they were looked at. Hashes the file, compares with the digest given to begin_blob(), syncs and renames into place.
   // The digest. Error: data_loss when it is another one (the bytes are dropped); resource_exhausted
   // or another when the disk is full (an unknown digest's bytes are dropped).
   Result<std::string> commit_blob(PartialBlob blob);
@@ -205,8 +209,8 @@ class Store {
   bool has_rootfs(const std::string& chain);
   // Whether a sandbox uses the chain's root file system.
   bool in_use(const std::string& chain);
-  // How this process makes and opens root file systems on this host.
-  static RootfsForm preferred_form();
+  // The form of root file systems that are made here now: erofs where this process can mount it.
+  RootfsForm preferred_form();
 
   // ---- build cache ----
 
@@ -254,6 +258,7 @@ class Store {
   Result<ReferenceRecord> read_reference(const Reference& reference);
   Result<std::string> read_blob_bytes(const std::string& digest);
   Result<std::optional<std::string>> find_id(std::string_view digits);
+  Result<std::string> find_pinned(const Reference& wanted);
   Result<Found> find_named(std::string_view text);
   Result<std::vector<Reference>> names();
   Result<std::string> available();
