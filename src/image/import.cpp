@@ -134,8 +134,8 @@ Result<ImportReport> import_named(Store& store, Reference reference, int archive
     TRY_ASSIGN(Unpacked unpacked, unpack(store, blob, limits, progress));
     report.unpacked = unpacked.counts;
     TRY_ASSIGN(report.info,
-               store.add_image(content_of(std::move(unpacked.layer)),
-                               std::move(unpacked.workspace), std::move(unpacked.rootfs)));
+               store.add_image(content_of(std::move(unpacked.layer)), std::move(unpacked.workspace),
+                               std::move(unpacked.rootfs)));
   }
   TRY(store.set_reference(report.reference, report.info.record.id));
   return report;

@@ -12,11 +12,7 @@
 #include <thread>
 
 #include "base/paths.h"
-#include "image/archive_for_test.h"
-#include "image/config.h"
-#include "image/files.h"
-#include "image/manifest.h"
-#include "image/sha256.h"
+#include "image/store_for_test.h"
 
 namespace caisson::image {
 namespace {
@@ -24,61 +20,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::entries_of;
 using testing::memory_file;
 using testing::read_text;
 using testing::Tar;
-using testing::TemporaryDirectory;
 
-class Import : public ::testing::Test {
+class Import : public testing::StoreTest {
  protected:
-  Store open() {
-    auto store = Store::open_at(directory_ / "images");
-    VERIFY(store.has_value());
-    return std::move(*store);
-  }
   Result<ImportReport> import(const std::string& name, const std::string& bytes,
                               const UnpackLimits& limits = {}) {
     Store store = open();
     Fd archive = memory_file(bytes);
     return import_archive(store, name, archive.get(), limits);
-  }
-  std::vector<std::string> names(const std::string& folder) {
-    return entries_of(directory_ / ("images/" + folder));
-  }
-  void expect_nothing_left() {
-    for (const char* folder : {"tmp", "refs", "ids", "rootfs", "blobs", "partial", "cache"}) {
-      EXPECT_THAT(names(folder), IsEmpty()) << folder;
-    }
-    EXPECT_FALSE(std::filesystem::exists(directory_ / "images/work"));
-  }
-  // The program that the tests share the store with.
-  pid_t start_tool(const std::vector<std::string>& arguments) {
-    std::string tool =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "caisson_image_tool";
-    std::vector<std::string> all = {tool};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    std::vector<char*> pointers;
-    for (std::string& argument : all) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    const pid_t pid = fork();
-    if (pid == 0) {
-      setenv("CAISSON_STATE_DIR", directory_.path().c_str(), 1);
-      execv(tool.c_str(), pointers.data());
-      _exit(127);
-    }
-    return pid;
-  }
-  static int wait_for(pid_t pid) {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return status;
-  }
-
-  static bool ended(pid_t pid) {
-    siginfo_t info = {};
-    return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == pid;
   }
   // How many entries the root directory of the import under way has; -1 when there is none.
   int entries_under_way() {
@@ -95,8 +47,6 @@ class Import : public ::testing::Test {
     }
     return -1;
   }
-
-  TemporaryDirectory directory_;
 };
 
 std::string small_archive(const std::string& text = "hello\n") {

@@ -20,13 +20,13 @@
 //
 // Things are made in tmp or partial, synced, and renamed into place, blobs first, then the root
 // file system, the record, the name, so that a crash at any moment leaves nothing half visible.
-// What no name and no cache entry reaches is removed by a sweep. Opening a store sweeps where `work`
-// says that there may be something and nobody is adding; where it is absent, as nearly always, that
-// costs one system call.
+// What no name and no cache entry reaches is removed by a sweep. Opening a store sweeps where
+// `work` says that there may be something and nobody is adding; where it is absent, as nearly
+// always, that costs one system call.
 //
 // A Store that begins to add (begin_blob, make_workspace, add_image, cache_put) keeps sweeps away
-// until it is destroyed or sweeps itself: what it has added may be unnamed until then. So: name what
-// you add, then call sweep(), and let the Store go.
+// until it is destroyed or sweeps itself: what it has added may be unnamed until then. So: name
+// what you add, then call sweep(), and let the Store go.
 //
 // Not thread-safe; several processes may use one store at once.
 #pragma once
@@ -85,8 +85,8 @@ struct ListedImage {
   std::optional<ImageInfo> image;  // none: its record is missing or damaged
 };
 
-// A blob under way. Dropping one of a known digest keeps its bytes for the next begin_blob(); one of
-// an unknown digest goes with the next sweep.
+// A blob under way. Dropping one of a known digest keeps its bytes for the next begin_blob(); one
+// of an unknown digest goes with the next sweep.
 struct PartialBlob {
   Fd file;                 // read and write, positioned at its end; it also is the lock
   std::uint64_t size = 0;  // bytes that are there already
@@ -117,16 +117,16 @@ class Workspace {
 
 // What a sweep or gc() removed, or would.
 struct SweepReport {
-  std::uint64_t images = 0;         // records
-  std::uint64_t rootfs = 0;         // flattened chains
+  std::uint64_t images = 0;  // records
+  std::uint64_t rootfs = 0;  // flattened chains
   std::uint64_t blobs = 0;
   std::uint64_t cache_entries = 0;
-  std::uint64_t partial = 0;        // downloads broken off
-  std::uint64_t bytes = 0;          // of all of it, on disk
-  std::uint64_t in_use = 0;         // flattened chains that stay until a sandbox ends
+  std::uint64_t partial = 0;  // downloads broken off
+  std::uint64_t bytes = 0;    // of all of it, on disk
+  std::uint64_t in_use = 0;   // flattened chains that stay until a sandbox ends
 };
 
-enum class GcScope { kStale, kAll };   // cache entries and partial downloads: a week old, or all
+enum class GcScope { kStale, kAll };  // cache entries and partial downloads: a week old, or all
 enum class GcMode { kRemove, kDryRun };
 
 class Store {
@@ -165,18 +165,19 @@ class Store {
   bool has_blob(const std::string& digest);
   // Opened for reading. Error: not_found.
   Result<Fd> open_blob(const std::string& digest);
-  // The bytes of a small blob, checked against its digest. Error: not_found; data_loss; invalid when
-  // larger than kMaxReadBlob.
+  // The bytes of a small blob, checked against its digest. Error: not_found; data_loss; invalid
+  // when larger than kMaxReadBlob.
   Result<std::string> read_blob(const std::string& digest);
   // Keeps these bytes and gives their digest.
   Result<std::string> put_blob(std::string_view bytes);
-  // Waits for whoever makes a blob of the same digest. Append to `file`, then commit_blob(). nullopt:
-  // the digest is not known yet.
+  // Waits for whoever makes a blob of the same digest. Append to `file`, then commit_blob().
+  // nullopt: the digest is not known yet.
   Result<PartialBlob> begin_blob(const std::optional<std::string>& digest);
   // Nobody else may have the file open for writing any more: whoever has could change the bytes
-  // after they were looked at. Hashes the file, compares with the digest given to begin_blob(), syncs and renames into place.
-  // The digest. Error: data_loss when it is another one (the bytes are dropped); resource_exhausted
-  // or another when the disk is full (an unknown digest's bytes are dropped).
+  // after they were looked at. Hashes the file, compares with the digest given to begin_blob(),
+  // syncs and renames into place. The digest. Error: data_loss when it is another one (the bytes
+  // are dropped); resource_exhausted or another when the disk is full (an unknown digest's bytes
+  // are dropped).
   Result<std::string> commit_blob(PartialBlob blob);
   // Drops the bytes now, those of a known digest too.
   Status discard_blob(PartialBlob blob);

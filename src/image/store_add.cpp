@@ -112,9 +112,8 @@ Result<bool> Store::has_usable_rootfs(const std::string& chain) {
 Result<RootfsInfo> Store::flatten(const ImageContent& content, const Workspace& workspace,
                                   const UnpackLimits& limits, const Progress& progress) {
   RootfsInfo rootfs{.form = preferred_form(), .ids = mapping_of_caller()};
-  TRY_ASSIGN(RootfsWorker worker,
-             RootfsWorker::start(rootfs.form, workspace.directory_fd(), workspace.lock_fd(),
-                                 rootfs.ids, limits));
+  TRY_ASSIGN(RootfsWorker worker, RootfsWorker::start(rootfs.form, workspace.directory_fd(),
+                                                      workspace.lock_fd(), rootfs.ids, limits));
   std::uint64_t total = 0, before = 0;
   for (const LayerRef& layer : content.layers) total += layer.blob.size;
   for (std::size_t i = 0; i < content.layers.size(); ++i) {

@@ -1,9 +1,9 @@
 // Removing from the store what nothing names.
 //
-// Under `work` (exclusive: nobody adds) and `lock` names are read, and what they do not reach goes in
-// the order that keeps every crash harmless: cache entries, records, then what these kept. Root file
-// systems are moved to tmp, where nobody sees them, and removed outside of the locks, for that may
-// take seconds. `work` goes last: until then the next to open the store looks again.
+// Under `work` (exclusive: nobody adds) and `lock` names are read, and what they do not reach goes
+// in the order that keeps every crash harmless: cache entries, records, then what these kept. Root
+// file systems are moved to tmp, where nobody sees them, and removed outside of the locks, for that
+// may take seconds. `work` goes last: until then the next to open the store looks again.
 #include <sys/stat.h>
 #include <unistd.h>
 
