@@ -159,4 +159,24 @@ Result<PackedFile> pack_layer_to(int file_fd, const KeptLayer& layer, const Pack
   return packed;
 }
 
+Result<PackedLayer> pack_layer(Store& store, const KeptLayer& layer, const PackLimits& limits,
+                               const Progress& progress) {
+  TRY_ASSIGN(PartialBlob blob, store.begin_blob(std::nullopt));
+  auto packed = pack_layer_to(blob.file.get(), layer, limits, progress);
+  if (!packed || packed->entries == 0) {
+    auto dropped = store.discard_blob(std::move(blob));
+    if (!packed) return fail(std::move(packed).error());
+    TRY(std::move(dropped));
+    return PackedLayer{};
+  }
+  TRY_ASSIGN(const std::string digest, store.commit_blob(std::move(blob)));
+  if (digest != packed->digest)
+    return fail(Error(Code::kDataLoss, "the packed layer changed while it was stored"));
+  return PackedLayer{
+      .layer = {.blob = {.media_type = kLayerMediaType, .digest = digest, .size = packed->size},
+                .diff_id = packed->diff_id},
+      .entries = packed->entries,
+      .bytes = packed->bytes};
+}
+
 }  // namespace caisson::image
