@@ -10,13 +10,14 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 16> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 17> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
                                                      {&kLogsTable, run_logs},
                                                      {&kKillTable, run_kill},
                                                      {&kCpTable, run_cp},
+                                                     {&kImagePullTable, run_image_pull},
                                                      {&kImageImportTable, run_image_import},
                                                      {&kImageLsTable, run_image_ls},
                                                      {&kImageInspectTable, run_image_inspect},

@@ -3,17 +3,15 @@
 #include <algorithm>
 
 #include "image/sha256.h"
+#include "policy/syntax.h"
 
 namespace caisson::image {
 namespace {
 
 constexpr std::string_view kDigestPrefix = "sha256:";
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 bool is_lower_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || is_digit(c);
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
 bool is_component(std::string_view text) {
@@ -31,15 +29,6 @@ bool is_tag(std::string_view text) {
   return std::ranges::all_of(text, [](char c) {
     return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
   });
-}
-
-bool is_port(std::string_view text) {
-  // One text for each number.
-  if (text.empty() || text.size() > 5 || text.front() == '0') return false;
-  if (!std::ranges::all_of(text, is_digit)) return false;
-  unsigned value = 0;
-  for (char c : text) value = value * 10 + static_cast<unsigned>(c - '0');
-  return value <= 65535;
 }
 
 // Whether the first of several components is a registry and no part of a short name.
@@ -88,12 +77,7 @@ Error bad_tag(std::string_view tag, std::string_view name) {
 }  // namespace
 
 bool is_registry_name(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  if (colon != std::string_view::npos && !is_port(text.substr(colon + 1))) return false;
-  const std::string_view host = text.substr(0, colon);
-  // An address or a host name; '_' is in neither.
-  return is_component(host) && host.find('_') == std::string_view::npos &&
-         host.find("..") == std::string_view::npos;
+  return policy::registry_fault(text).empty();
 }
 
 std::string_view Reference::registry() const {

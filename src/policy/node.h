@@ -34,8 +34,9 @@ struct Node {
 };
 
 // One YAML document in UTF-8. Anchors, aliases, tags and further documents are refused, so that a
-// small text cannot become a large tree and each value stands where it is read.
-Result<Node> parse_yaml_tree(std::string_view text);
+// small text cannot become a large tree and each value stands where it is read. `what` is what an
+// error calls the whole.
+Result<Node> parse_yaml_tree(std::string_view text, std::string_view what = "spec");
 Result<Node> parse_json_tree(std::string_view text);
 
 }  // namespace caisson::policy

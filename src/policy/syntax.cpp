@@ -124,6 +124,20 @@ std::string_view image_fault(std::string_view image) {
          "registry's reference";
 }
 
+std::string_view registry_fault(std::string_view registry) {
+  constexpr std::string_view kAllowed =
+      "HOST or HOST:PORT (lower-case letters, digits, '-' and '.'; ports from 1 to 65535)";
+  const auto colon = registry.find(':');
+  if (colon != std::string_view::npos) {
+    const std::string_view port = registry.substr(colon + 1);
+    if (!is_id(port) || port == "0") return kAllowed;
+  }
+  const std::string_view host = registry.substr(0, colon);
+  const bool good = is_image_component(host) && host.find('_') == std::string_view::npos &&
+                    host.find("..") == std::string_view::npos;
+  return good ? "" : kAllowed;
+}
+
 std::string_view env_name_fault(std::string_view name) {
   if (name.empty()) return "a name that is not empty";
   if (name.find('=') != std::string_view::npos) return "a name without '='";

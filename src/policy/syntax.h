@@ -13,6 +13,8 @@ std::string_view hostname_fault(std::string_view hostname);
 std::string_view user_fault(std::string_view user);
 // host, NAME[:TAG], or a registry's reference (HOST[:PORT]/NAME[:TAG][@sha256:…]).
 std::string_view image_fault(std::string_view image);
+// HOST or HOST:PORT of a registry.
+std::string_view registry_fault(std::string_view registry);
 std::string_view env_name_fault(std::string_view name);
 
 }  // namespace caisson::policy

@@ -19,13 +19,13 @@ std::string place_of(const YAML::Mark& mark) {
   return "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1);
 }
 
-Error bad_document(std::string_view found) {
-  return wrong("spec", found, "one YAML mapping in UTF-8, without anchors, aliases and tags");
+Error bad_document(std::string_view what, std::string_view found) {
+  return wrong(what, found, "one YAML mapping in UTF-8, without anchors, aliases and tags");
 }
 
 // Ends yaml-cpp's parse from inside an event; caught in parse_yaml_tree().
 struct Refusal {
-  Error error;
+  std::string found;
 };
 
 class TreeBuilder final : public YAML::EventHandler {
@@ -78,7 +78,7 @@ class TreeBuilder final : public YAML::EventHandler {
     std::string found(what);
     found += " at ";
     found += place_of(mark);
-    throw Refusal{bad_document(found)};
+    throw Refusal{std::move(found)};
   }
 
   void begin_value(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
@@ -147,29 +147,29 @@ class ViewBuffer final : public std::streambuf {
 
 // What yaml-cpp would read in a way of its own: other encodings, and control characters, of which
 // 0x04 silently ends its input.
-Status check_bytes(std::string_view text) {
+Status check_bytes(std::string_view text, std::string_view what) {
   int line = 1;
   for (const char c : text.substr(0, utf8_prefix(text))) {
     if (c == '\n') ++line;
     const auto byte = static_cast<unsigned char>(c);
     if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7f) {
-      return fail(bad_document("a control character at line " + std::to_string(line)));
+      return fail(bad_document(what, "a control character at line " + std::to_string(line)));
     }
   }
   if (!is_utf8(text)) {
-    return fail(bad_document("bytes that are not UTF-8 at line " + std::to_string(line)));
+    return fail(bad_document(what, "bytes that are not UTF-8 at line " + std::to_string(line)));
   }
   return {};
 }
 
 }  // namespace
 
-Result<Node> parse_yaml_tree(std::string_view text) {
+Result<Node> parse_yaml_tree(std::string_view text, std::string_view what) {
   if (text.size() > kMaxDocumentBytes) {
-    return fail(wrong("spec", std::to_string(text.size()) + " bytes",
+    return fail(wrong(what, std::to_string(text.size()) + " bytes",
                       std::to_string(kMaxDocumentBytes) + " bytes at most"));
   }
-  TRY(check_bytes(text));
+  TRY(check_bytes(text, what));
   try {
     ViewBuffer buffer(text);
     std::istream stream(&buffer);
@@ -179,10 +179,10 @@ Result<Node> parse_yaml_tree(std::string_view text) {
     }
     return builder.take();
   } catch (const Refusal& refusal) {
-    return fail(refusal.error);
+    return fail(bad_document(what, refusal.found));
   } catch (const YAML::Exception& exception) {
-    return fail(
-        bad_document("broken YAML at " + place_of(exception.mark) + " (" + exception.msg + ")"));
+    return fail(bad_document(
+        what, "broken YAML at " + place_of(exception.mark) + " (" + exception.msg + ")"));
   }
 }
 

@@ -1,0 +1,26 @@
+// What an image's name means under the settings: which registry to ask for it, or which image of
+// the local store it stands for. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "image/reference.h"
+#include "policy/settings.h"
+
+namespace caisson::image {
+
+struct RegistryName {
+  std::string registry;  // HOST[:PORT]
+  std::string repository;
+};
+
+// Error: invalid for a short name without default_registry; it says which setting to make.
+Result<RegistryName> registry_name(const Reference& reference, const policy::Settings& settings);
+
+// The local image that the settings' `images` give for this name; nullopt: none, it means itself.
+Result<std::optional<Reference>> mapped_name(const Reference& reference,
+                                             const policy::Settings& settings);
+
+}  // namespace caisson::image

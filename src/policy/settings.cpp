@@ -1,0 +1,172 @@
+#include "policy/settings.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
+
+#include "base/sys.h"
+#include "policy/complain.h"
+#include "policy/node.h"
+#include "policy/syntax.h"
+
+namespace caisson::policy {
+namespace {
+
+constexpr std::size_t kMaxFile = 1 << 20;
+constexpr const char* kHostFile = "/etc/caisson/config.yaml";
+constexpr std::array<std::string_view, 3> kKeys = {"default_registry", "insecure_registries",
+                                                   "images"};
+
+std::string variable(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string found_at(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kNull:
+      return "nothing";
+    case Node::Kind::kPlain:
+    case Node::Kind::kText:
+    case Node::Kind::kNumber:
+    case Node::Kind::kBool:
+      return quote(node.text);
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kMap:
+      return "a mapping";
+  }
+  return "";
+}
+
+Error wrong_at(const Node& node, std::string_view path, std::string_view allowed) {
+  Error error = wrong(path, found_at(node), allowed);
+  if (node.line == 0) return error;
+  return std::move(error).with("line " + std::to_string(node.line));
+}
+
+bool is_text(const Node& node) {
+  return node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kText;
+}
+
+Result<std::string> read_image(const Node& node, const std::string& path) {
+  if (!is_text(node) || !image_fault(node.text).empty()) {
+    return fail(wrong_at(node, path, "NAME or NAME:TAG"));
+  }
+  return node.text;
+}
+
+Status read_registries(const Node& node, Settings& settings) {
+  const std::string path = "insecure_registries";
+  if (node.kind != Node::Kind::kList) return fail(wrong_at(node, path, "a list of HOST[:PORT]"));
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const Node& item = node.items[i];
+    if (!is_text(item) || !registry_fault(item.text).empty()) {
+      return fail(wrong_at(item, path + "[" + std::to_string(i) + "]", "HOST or HOST:PORT"));
+    }
+    settings.insecure_registries.push_back(item.text);
+  }
+  return {};
+}
+
+Status read_images(const Node& node, Settings& settings) {
+  const std::string path = "images";
+  if (node.kind != Node::Kind::kMap) {
+    return fail(wrong_at(node, path, "a mapping from names to images of the local store"));
+  }
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const std::string below = key_below(path, node.keys[i]);
+    if (!image_fault(node.keys[i]).empty()) {
+      return fail(wrong(below, "a key that is no image's name", "NAME or NAME:TAG"));
+    }
+    TRY_ASSIGN(std::string image, read_image(node.items[i], below));
+    settings.images[node.keys[i]] = std::move(image);
+  }
+  return {};
+}
+
+constexpr std::string_view kRegistryAllowed =
+    "HOST or HOST:PORT, with /PATH for names of one part where the registry wants one";
+
+// HOST[:PORT][/PATH], each part of the path as in an image's name.
+bool is_default_registry(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  return registry_fault(text.substr(0, slash)).empty() &&
+         (slash == std::string_view::npos || (text.find_first_of(":@", slash) == text.npos &&
+                                              image_fault(text.substr(slash + 1)).empty()));
+}
+
+Status read_key(std::string_view key, const Node& node, Settings& settings) {
+  if (key == "insecure_registries") return read_registries(node, settings);
+  if (key == "images") return read_images(node, settings);
+  if (!is_text(node) || !is_default_registry(node.text)) {
+    return fail(wrong_at(node, key, kRegistryAllowed));
+  }
+  settings.default_registry = node.text;
+  return {};
+}
+
+Result<Settings> load_file(const std::string& path, bool& found) {
+  auto text = sys::read_file(AT_FDCWD, path, kMaxFile);
+  found = text.has_value() || text.error().code() != Code::kNotFound;
+  if (!found) return Settings();
+  if (!text.has_value()) return fail(std::move(text).error());
+  auto settings = parse_settings(*text);
+  if (!settings.has_value()) return fail(std::move(settings).error().with(path));
+  return settings;
+}
+
+}  // namespace
+
+Result<Settings> parse_settings(std::string_view text) {
+  TRY_ASSIGN(const Node root, parse_yaml_tree(text, "settings"));
+  Settings settings;
+  if (root.kind == Node::Kind::kNull) return settings;  // an empty file
+  if (root.kind != Node::Kind::kMap) {
+    return fail(wrong_at(root, "settings",
+                         "a mapping with the keys " + alternatives(kKeys.data(), kKeys.size())));
+  }
+  std::set<std::string_view> seen;
+  for (std::size_t i = 0; i < root.items.size(); ++i) {
+    const std::string& key = root.keys[i];
+    const Node& value = root.items[i];
+    if (std::ranges::find(kKeys, key) == kKeys.end()) {
+      const std::string_view near = nearest(key, kKeys.data(), kKeys.size());
+      std::string allowed = alternatives(kKeys.data(), kKeys.size());
+      if (!near.empty()) allowed += "; perhaps " + std::string(near) + " is meant";
+      Error error = wrong(key_below("", key), "an unknown key", allowed);
+      return fail(std::move(error).with("line " + std::to_string(value.line)));
+    }
+    if (!seen.insert(key).second) return fail(wrong(key, "the key twice", "each key once"));
+    TRY(read_key(key, value, settings));
+  }
+  return settings;
+}
+
+std::string settings_path() {
+  if (const std::string folder = variable("XDG_CONFIG_HOME"); !folder.empty()) {
+    return folder + "/caisson/config.yaml";
+  }
+  const std::string home = variable("HOME");
+  return home.empty() ? kHostFile : home + "/.config/caisson/config.yaml";
+}
+
+Result<Settings> load_settings() {
+  bool found = false;
+  TRY_ASSIGN(Settings settings, load_file(settings_path(), found));
+  if (!found) {
+    TRY_ASSIGN(settings, load_file(kHostFile, found));
+  }
+  if (const std::string given = variable("CAISSON_DEFAULT_REGISTRY"); !given.empty()) {
+    if (!is_default_registry(given)) {
+      return fail(wrong("CAISSON_DEFAULT_REGISTRY", quote(given), kRegistryAllowed));
+    }
+    settings.default_registry = given;
+  }
+  return settings;
+}
+
+}  // namespace caisson::policy

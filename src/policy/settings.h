@@ -1,0 +1,38 @@
+// The settings of a user or a host: a file in YAML, every key optional.
+//
+//   default_registry: registry.example.com      what a short name means when it is pulled
+//   insecure_registries: [registry.example.com:5000]   plain HTTP is allowed there
+//   images: {"ubuntu:22.04": base}              names that stand for images of the local store
+//
+// One file is read: $XDG_CONFIG_HOME/caisson/config.yaml (else ~/.config/caisson/config.yaml), and
+// where that is absent /etc/caisson/config.yaml. $CAISSON_DEFAULT_REGISTRY goes before the file's
+// default_registry. An unknown key or a value of the wrong type is an error with key, found and
+// allowed. Plain values; reading the file is all that happens.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caisson::policy {
+
+struct Settings {
+  std::string default_registry;                  // HOST[:PORT]; empty: none
+  std::vector<std::string> insecure_registries;  // HOST[:PORT]
+  std::map<std::string, std::string> images;     // from "ubuntu:22.04" to "base:latest"
+  bool operator==(const Settings&) const = default;
+};
+
+// The text of a settings file. Pure.
+Result<Settings> parse_settings(std::string_view text);
+
+// What holds for this process; defaults where there is no file. The error names the file.
+Result<Settings> load_settings();
+
+// Where the user's own file is or would be, for messages.
+std::string settings_path();
+
+}  // namespace caisson::policy
