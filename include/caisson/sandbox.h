@@ -72,12 +72,17 @@ struct TerminalSize {
 
 // One command, and where its bytes come from and go to.
 struct Command {
-  // Program and arguments; the program is looked up in the PATH inside. Not empty.
+  // Program and arguments; the program is looked up in the PATH inside. Not empty, unless the image
+  // stands in.
   std::vector<std::string> arguments;
-  // Added to the image's variables; nothing of the caller's environment is inherited.
+  // As `docker run` has it: the image's entrypoint, or the spec's, stands before `arguments`, and
+  // where those are empty the image's own command does. Only for a sandbox that this object made.
+  bool from_image = false;
+  // Added to the spec's and the image's variables; nothing of the caller's environment is
+  // inherited.
   std::map<std::string, std::string> env;
-  std::string workdir;  // absolute path inside; empty: the user's home
-  std::string user;     // NAME, UID[:GID] or NAME:GROUP inside; empty: the image's
+  std::string workdir;  // absolute path inside; empty: the spec's, the image's, the user's home
+  std::string user;     // NAME, UID[:GID] or NAME:GROUP inside; empty: the spec's or the image's
   // A terminal instead of pipes: stdout and stderr both arrive as kStdout.
   std::optional<TerminalSize> terminal;
   // Standard input: these bytes, then end of file …
@@ -118,6 +123,8 @@ struct SandboxInfo {
   // Who commands run as unless they say otherwise, and that user's numbers inside.
   std::string user;
   std::uint32_t uid = 0, gid = 0;
+  // What the image says that its program listens on ("8080/tcp"); nothing is published for it.
+  std::vector<std::string> exposed_ports;
 };
 
 struct CreateOptions;
