@@ -287,8 +287,8 @@ class Parser {
       auto document = document_of(word);
       if (!document.has_value()) continue;
       if (made.documents.size() == kMaxHereDocuments)
-        return fail(Error::exhausted("more than " + std::to_string(kMaxHereDocuments) +
-                                     " here-documents"));
+        return fail(
+            Error::exhausted("more than " + std::to_string(kMaxHereDocuments) + " here-documents"));
       made.documents.push_back(std::move(*document));
     }
     for (HereDocument& document : made.documents) TRY(read_document(document));
@@ -305,10 +305,10 @@ class Parser {
       word.remove_prefix(1);
     }
     if (word.empty() || word.find('<') != std::string_view::npos) return std::nullopt;
-    auto name = expand(word, file_.escape,
-                       [](std::string_view variable) -> std::optional<std::string> {
-                         return "$" + std::string(variable);
-                       });
+    auto name =
+        expand(word, file_.escape, [](std::string_view variable) -> std::optional<std::string> {
+          return "$" + std::string(variable);
+        });
     if (!name.has_value() || name->empty() || name->find('\n') != std::string::npos)
       return std::nullopt;
     document.expand = *name == word;

@@ -49,8 +49,7 @@ Result<std::bitset<256>> read_set(std::string_view text, std::size_t& at) {
 
 Result<Pattern> Pattern::compile(std::string_view text, Scope scope) {
   if (text.size() > kMaxPattern)
-    return fail(
-        Error::invalid("a pattern of more than " + std::to_string(kMaxPattern) + " bytes"));
+    return fail(Error::invalid("a pattern of more than " + std::to_string(kMaxPattern) + " bytes"));
   Pattern made;
   for (std::size_t at = 0; at < text.size();) {
     Token token;

@@ -2,9 +2,9 @@
 //
 // A line of `.dockerignore` is a pattern; `#` at its beginning makes it a comment, `!` an exception
 // to what stands above it, and the last pattern that matches a path or a folder above it decides.
-// `*` and `?` stand for characters other than '/', `[a-z]` and `[^a-z]` for one of a set, `**` for any
-// number of folders, and the backslash takes the next character as it is. A pattern begins at the
-// context's root with or without a leading '/'. Pure, bounded, without backtracking; fuzzed
+// `*` and `?` stand for characters other than '/', `[a-z]` and `[^a-z]` for one of a set, `**` for
+// any number of folders, and the backslash takes the next character as it is. A pattern begins at
+// the context's root with or without a leading '/'. Pure, bounded, without backtracking; fuzzed
 // (fuzz/dockerignore_fuzz).
 #pragma once
 

@@ -95,8 +95,7 @@ class Planner {
       if (!taken.has_value())
         return fail(at_line(file_.name, instruction.line, std::move(taken).error()));
     }
-    if (plan_.stages.empty())
-      return fail(Error::invalid(file_.name + ": there is no FROM in it"));
+    if (plan_.stages.empty()) return fail(Error::invalid(file_.name + ": there is no FROM in it"));
     TRY(choose_target());
     mark_needed(plan_);
     note_unused_arguments();
@@ -147,10 +146,10 @@ class Planner {
         break;
       case InstructionKind::kCmd:
       case InstructionKind::kEntrypoint:
-        step.what = CommandStep{
-            .entrypoint = from.kind == InstructionKind::kEntrypoint,
-            .command = from.exec_form ? from.list : std::vector<std::string>{from.rest},
-            .shell_form = !from.exec_form};
+        step.what =
+            CommandStep{.entrypoint = from.kind == InstructionKind::kEntrypoint,
+                        .command = from.exec_form ? from.list : std::vector<std::string>{from.rest},
+                        .shell_form = !from.exec_form};
         break;
       case InstructionKind::kShell:
         if (!from.exec_form || from.list.empty())
@@ -161,8 +160,7 @@ class Planner {
         step.what = ExposeStep{split_blank(from.rest)};
         break;
       case InstructionKind::kVolume:
-        if (from.exec_form && from.list.empty())
-          return fail(Error::invalid("VOLUME needs a path"));
+        if (from.exec_form && from.list.empty()) return fail(Error::invalid("VOLUME needs a path"));
         step.what = VolumeStep{from.exec_form ? from.list : split_blank(from.rest)};
         break;
       case InstructionKind::kStopsignal:
@@ -336,8 +334,7 @@ class Planner {
     made.script = document.content;
     made.command.emplace_back(line.substr(0, blank));
     // The kernel hands on what follows as one argument.
-    if (blank != std::string_view::npos)
-      made.command.emplace_back(trim(line.substr(blank)));
+    if (blank != std::string_view::npos) made.command.emplace_back(trim(line.substr(blank)));
     if (!made.command[0].starts_with('/'))
       return fail(Error::invalid("the here-document begins with '#!' without an absolute path"));
     step.what = std::move(made);
@@ -359,9 +356,9 @@ class Planner {
         if (flag.name == "from") TRY(take_source(flag.value, made));
         continue;
       }
-      return refuse_flag(from, flag,
-                         made.add ? "--chown, --chmod and --link"
-                                  : "--from, --chown, --chmod and --link");
+      return refuse_flag(
+          from, flag,
+          made.add ? "--chown, --chmod and --link" : "--from, --chown, --chmod and --link");
     }
     std::vector<std::string> words = from.exec_form ? from.list : split_blank(from.rest);
     if (words.size() < 2)
@@ -438,10 +435,9 @@ class Planner {
       std::string names;
       for (const Stage& stage : plan_.stages)
         if (!stage.name.empty()) names += (names.empty() ? "" : ", ") + stage.name;
-      return fail(Error::invalid("--target: " + file_.name + " has no stage '" +
-                                 printable(options_.target, 60) + "'" +
-                                 (names.empty() ? "; its stages have no names"
-                                                : "; there are " + names)));
+      return fail(Error::invalid(
+          "--target: " + file_.name + " has no stage '" + printable(options_.target, 60) + "'" +
+          (names.empty() ? "; its stages have no names" : "; there are " + names)));
     }
     plan_.target = *found;
     return {};

@@ -132,8 +132,8 @@ struct BuildPlan {
 
 struct PlanOptions {
   Variables build_args;
-  std::string target;                   // a stage's name or number; empty: the last
-  std::string architecture = "amd64";   // as OCI names it
+  std::string target;                  // a stage's name or number; empty: the last
+  std::string architecture = "amd64";  // as OCI names it
 };
 
 // Error: invalid with "FILE:LINE: ", unimplemented for what is Docker's but not supported.

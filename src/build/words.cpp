@@ -259,9 +259,9 @@ std::string_view trim(std::string_view text) {
 }
 
 bool is_variable_name(std::string_view name) {
-  return !name.empty() && begins_name(name[0]) &&
-         std::all_of(name.begin(), name.end(),
-                     [](char c) { return begins_name(c) || is_digit(c); });
+  return !name.empty() && begins_name(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
+    return begins_name(c) || is_digit(c);
+  });
 }
 
 }  // namespace caisson::build

@@ -3,9 +3,9 @@
 //   Variables variables = {{"VERSION", "12"}};
 //   expand("/opt/${VERSION:-9}", '\\', lookup(variables))   // "/opt/12"
 //
-// Outside of quotes the escape character takes the next character as it is; in single quotes nothing
-// has a meaning; in double quotes the escape character is one before `"`, `$` and itself. Quotes are
-// removed. `$NAME` and `${NAME}` are the variable's value, empty where it is not set;
+// Outside of quotes the escape character takes the next character as it is; in single quotes
+// nothing has a meaning; in double quotes the escape character is one before `"`, `$` and itself.
+// Quotes are removed. `$NAME` and `${NAME}` are the variable's value, empty where it is not set;
 // `${NAME:-WORD}`, `${NAME-WORD}`, `${NAME:+WORD}`, `${NAME+WORD}`, `${NAME:?WORD}` and
 // `${NAME?WORD}` mean what they mean to a shell. Pure functions; what they make is bounded.
 #pragma once
