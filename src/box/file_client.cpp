@@ -153,10 +153,10 @@ Result<std::optional<InsideEntry>> FileClient::look(const std::string& path, Fol
     TRY_ASSIGN(entry, entry_of(event));
     return {};
   };
-  TRY_ASSIGN(const std::uint32_t stream,
-             open(fields(FileOperation::kStat, path)
-                      .put_u8(Tag::kFollow, follow == Follow::kYes ? 1 : 0),
-                  std::move(request)));
+  TRY_ASSIGN(
+      const std::uint32_t stream,
+      open(fields(FileOperation::kStat, path).put_u8(Tag::kFollow, follow == Follow::kYes ? 1 : 0),
+           std::move(request)));
   auto finished = finish(stream);
   if (!finished.has_value()) {
     if (finished.error().code() == Code::kNotFound) return std::nullopt;

@@ -22,8 +22,8 @@ namespace caisson::box {
 struct InsideEntry {
   std::string name;  // of a listing: below the listed directory
   proto::FileType type = proto::FileType::kRegular;
-  std::uint32_t mode = 0;           // permissions alone
-  std::uint32_t all_mode = 0;       // set-id and sticky bits too
+  std::uint32_t mode = 0;      // permissions alone
+  std::uint32_t all_mode = 0;  // set-id and sticky bits too
   std::uint32_t uid = 0, gid = 0;
   std::uint64_t size = 0;
   std::optional<std::uint64_t> modified;  // nanoseconds, base/file_time.h

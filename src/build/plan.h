@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -127,6 +128,8 @@ struct BuildPlan {
   Variables globals;
   // What the caller gave.
   Variables build_args;
+  // Of templates: added to the image's at the end.
+  std::map<std::string, std::string> labels;
   std::vector<std::string> notes;
 };
 

@@ -30,8 +30,15 @@ std::string last_of(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-std::uint32_t image_id(std::uint32_t id, std::uint32_t base) {
-  return id >= base && id - base < image::kImageIds ? id - base : 0;
+// The image's id of a file's id on disk (image/ids.h).
+std::uint32_t owner_of(std::uint32_t id, const std::optional<image::IdMapping>& ids,
+                       std::uint32_t image::IdMapping::* base,
+                       std::uint32_t image::IdMapping::* own) {
+  if (!ids.has_value()) return id < image::kImageIds ? id : 0;
+  if (ids->layout == image::IdLayout::kSingle) return 0;
+  if (ids->layout == image::IdLayout::kSubuid && id == (*ids).*own) return image::kUserId;
+  const std::uint32_t first = (*ids).*base;
+  return id >= first && id - first < image::kImageIds ? id - first : 0;
 }
 
 Status hash_file(int fd, image::Sha256& hash, const std::string& shown) {
@@ -52,11 +59,10 @@ void add_field(image::Sha256& hash, std::string_view field) {
 
 }  // namespace
 
-Result<Fd> HostSource::open_path(const std::string& path, std::uint64_t flags, bool follow) {
-  std::uint64_t all = flags | O_CLOEXEC;
-  if (!follow) all |= O_NOFOLLOW;
-  auto opened = sys::openat2(root_fd_, path.empty() ? "." : path, all, 0,
-                             RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+Result<Fd> Source::open_path(const std::string& path, std::uint64_t flags) const {
+  const std::uint64_t scope = links_ == Links::kBeneath ? RESOLVE_BENEATH : RESOLVE_IN_ROOT;
+  auto opened = sys::openat2(root_fd_, path.empty() ? "." : path, flags | O_CLOEXEC, 0,
+                             scope | RESOLVE_NO_MAGICLINKS);
   if (opened.has_value()) return opened;
   const std::string shown = "'" + printable(path) + "'";
   switch (opened.error().error_number()) {
@@ -73,7 +79,7 @@ Result<Fd> HostSource::open_path(const std::string& path, std::uint64_t flags, b
   }
 }
 
-Result<std::vector<std::string>> HostSource::match(const std::string& pattern) {
+Result<std::vector<std::string>> Source::match(const std::string& pattern) const {
   std::vector<std::string> found = {""};
   std::string_view rest = pattern;
   bool wild = false;
@@ -87,10 +93,10 @@ Result<std::vector<std::string>> HostSource::match(const std::string& pattern) {
       if (matcher.is_plain() && part.find('\\') == std::string::npos) {
         const std::string path = joined(parent, part);
         // Among wildcards only what is there counts.
-        if (!wild || open_path(path, O_PATH, rest.empty()).has_value()) next.push_back(path);
+        if (!wild || open_path(path, O_PATH).has_value()) next.push_back(path);
         continue;
       }
-      auto directory = open_path(parent, O_RDONLY | O_DIRECTORY, true);
+      auto directory = open_path(parent, O_RDONLY | O_DIRECTORY);
       if (!directory.has_value()) continue;
       TRY_ASSIGN(const std::vector<std::string> names, image::list_directory(directory->get()));
       for (const std::string& name : names)
@@ -109,17 +115,18 @@ Result<std::vector<std::string>> HostSource::match(const std::string& pattern) {
   return found;
 }
 
-Result<SourceEntry> HostSource::entry_of(int fd, const std::string& shown,
-                                         std::string path) const {
+Result<SourceEntry> Source::entry_of(int fd, const std::string& shown, std::string path) const {
   struct stat info = {};
   if (::fstat(fd, &info) != 0) return fail_errno("fstat " + shown);
   SourceEntry entry;
   entry.path = std::move(path);
   entry.mode = info.st_mode & 07777;
   entry.modified = to_nanoseconds(info.st_mtim);
-  if (ids_.has_value() && ids_->layout == image::IdLayout::kShifted) {
-    entry.uid = image_id(info.st_uid, ids_->uid_base);
-    entry.gid = image_id(info.st_gid, ids_->gid_base);
+  if (keeps_owners_) {
+    entry.uid =
+        owner_of(info.st_uid, ids_, &image::IdMapping::uid_base, &image::IdMapping::own_uid);
+    entry.gid =
+        owner_of(info.st_gid, ids_, &image::IdMapping::gid_base, &image::IdMapping::own_gid);
   }
   if (S_ISREG(info.st_mode)) {
     entry.type = SourceType::kFile;
@@ -139,8 +146,8 @@ Result<SourceEntry> HostSource::entry_of(int fd, const std::string& shown,
   return entry;
 }
 
-Result<SourceTree> HostSource::look(const std::string& path) {
-  TRY_ASSIGN(const Fd found, open_path(path, O_PATH, true));
+Result<SourceTree> Source::look(const std::string& path) const {
+  TRY_ASSIGN(const Fd found, open_path(path, O_PATH));
   SourceTree tree;
   tree.path = path;
   tree.name = last_of(path);
@@ -157,8 +164,8 @@ Result<SourceTree> HostSource::look(const std::string& path) {
   return tree;
 }
 
-Status HostSource::walk(int directory_fd, const std::string& path, std::size_t depth,
-                        SourceTree& tree) {
+Status Source::walk(int directory_fd, const std::string& path, std::size_t depth,
+                    SourceTree& tree) const {
   const std::string shown = joined(tree.path, path);
   if (depth > kMaxSourceDepth)
     return fail(Error::exhausted("'" + printable(shown) + "': folders are nested more than " +
@@ -195,11 +202,10 @@ Status HostSource::walk(int directory_fd, const std::string& path, std::size_t d
   return {};
 }
 
-Result<Fd> HostSource::open(const SourceTree& tree, const SourceEntry& entry) {
+Result<Fd> Source::open(const SourceTree& tree, const SourceEntry& entry) const {
   const std::string path = joined(tree.path, entry.path);
-  // Only what was named itself may have been a link.
-  TRY_ASSIGN(Fd file, open_path(entry.path.empty() ? tree.path : path, O_RDONLY | O_NONBLOCK,
-                                true));
+  TRY_ASSIGN(Fd file,
+             open_path(entry.path.empty() ? tree.path : path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
   struct stat info = {};
   if (::fstat(file.get(), &info) != 0) return fail_errno("fstat " + printable(path));
   if (!S_ISREG(info.st_mode))
@@ -208,7 +214,7 @@ Result<Fd> HostSource::open(const SourceTree& tree, const SourceEntry& entry) {
   return file;
 }
 
-Result<std::string> digest_trees(Source& source, std::vector<SourceTree>& trees) {
+Result<std::string> digest_trees(const Source& source, std::vector<SourceTree>& trees) {
   image::Sha256 all;
   for (SourceTree& tree : trees) {
     add_field(all, "tree");
@@ -233,8 +239,7 @@ Result<std::string> digest_trees(Source& source, std::vector<SourceTree>& trees)
 }
 
 Result<bool> is_archive(std::string_view name, int file_fd) {
-  for (const std::string_view end :
-       {".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.zst", ".tzst"})
+  for (const std::string_view end : {".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.zst", ".tzst"})
     if (name.ends_with(end)) return true;
   for (const std::string_view end : {".tar.bz2", ".tbz2", ".tbz", ".tar.lz", ".tar.Z"})
     if (name.ends_with(end))

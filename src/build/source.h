@@ -1,13 +1,16 @@
-// What COPY takes from: a directory of the host (the build's context, or an archive that was
-// unpacked), or the files of another sandbox (a stage or an image).
+// What COPY takes from: the build's context, or the files of a stage, an image or an archive that
+// was unpacked.
 //
+//   Source source(context_fd, Source::Links::kBeneath, rules, "the context");
 //   TRY_ASSIGN(std::vector<std::string> paths, source.match("src/*.c"));
 //   TRY_ASSIGN(SourceTree tree, source.look(paths[0]));
 //   TRY_ASSIGN(Fd bytes, source.open(tree, tree.entries[0]));
 //
-// Nothing outside of the source's root is ever reached: paths are opened beneath a descriptor, and
-// a link among them that leads out is an error. Links that are not named themselves are copied as
-// links. Devices, sockets and pipes are refused by name. Depth and number of entries are bounded.
+// Nothing outside of the source's root is ever reached: paths are opened beneath a descriptor. In a
+// context a link that leads out is an error; in an image an absolute link begins at its root. Links
+// that are not named themselves are copied as links. Devices, sockets and pipes are refused by
+// name. Depth and number of entries are bounded. An ordinary user can only copy what its own rights
+// let it read: of an image with a range of ids, not the files that others may not read.
 #pragma once
 
 #include <cstdint>
@@ -49,41 +52,39 @@ struct SourceTree {
 
 class Source {
  public:
-  virtual ~Source() = default;
+  enum class Links : std::uint8_t { kBeneath, kInRoot };
+  // Both are borrowed; `what` names the root in messages ("the context").
+  Source(int root_fd, Links links, const IgnoreRules& rules, std::string what)
+      : root_fd_(root_fd), links_(links), rules_(rules), what_(std::move(what)) {}
+  // Files belong to the ids that they have in the image, not to root. nullopt: as they are.
+  void keep_owners(std::optional<image::IdMapping> ids) {
+    keeps_owners_ = true;
+    ids_ = ids;
+  }
+
   // The paths that a pattern means, sorted; a pattern without wildcards means itself, there or not.
-  virtual Result<std::vector<std::string>> match(const std::string& pattern) = 0;
+  Result<std::vector<std::string>> match(const std::string& pattern) const;
   // Error: not_found, invalid (what cannot be copied), exhausted.
-  virtual Result<SourceTree> look(const std::string& path) = 0;
+  Result<SourceTree> look(const std::string& path) const;
   // The bytes of a file of that tree, from their start.
-  virtual Result<Fd> open(const SourceTree& tree, const SourceEntry& entry) = 0;
-};
-
-class HostSource final : public Source {
- public:
-  // `root_fd` and `rules` are borrowed; `what` names the root in messages ("the context").
-  HostSource(int root_fd, const IgnoreRules& rules, std::string what)
-      : root_fd_(root_fd), rules_(rules), what_(std::move(what)) {}
-  // Files belong to the ids that they have in an image, not to root.
-  void keep_owners(const image::IdMapping& ids) { ids_ = ids; }
-
-  Result<std::vector<std::string>> match(const std::string& pattern) override;
-  Result<SourceTree> look(const std::string& path) override;
-  Result<Fd> open(const SourceTree& tree, const SourceEntry& entry) override;
+  Result<Fd> open(const SourceTree& tree, const SourceEntry& entry) const;
 
  private:
-  Result<Fd> open_path(const std::string& path, std::uint64_t flags, bool follow);
-  Status walk(int directory_fd, const std::string& path, std::size_t depth, SourceTree& tree);
+  Result<Fd> open_path(const std::string& path, std::uint64_t flags) const;
+  Status walk(int directory_fd, const std::string& path, std::size_t depth, SourceTree& tree) const;
   Result<SourceEntry> entry_of(int fd, const std::string& shown, std::string path) const;
 
   int root_fd_;
+  Links links_;
   const IgnoreRules& rules_;
   std::string what_;
+  bool keeps_owners_ = false;
   std::optional<image::IdMapping> ids_;
 };
 
 // Fills the digests of all files in; then a digest of names, kinds, modes, link targets and bytes
 // (not of times), the same for the same trees.
-Result<std::string> digest_trees(Source& source, std::vector<SourceTree>& trees);
+Result<std::string> digest_trees(const Source& source, std::vector<SourceTree>& trees);
 
 // Whether the file is a tar archive that ADD unpacks: by its name where it is compressed (.tar.gz,
 // .tgz, .tar.xz, .txz, .tar.zst, .tzst), by its contents where it is not. Error: unimplemented for
