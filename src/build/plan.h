@@ -59,6 +59,7 @@ struct ArgStep {
 };
 struct EnvStep {
   Pairs variables;
+  bool plain_text = false;  // of templates: names and quotes are as they are, $NAME has its value
 };
 struct LabelStep {
   Pairs labels;

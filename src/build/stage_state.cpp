@@ -122,9 +122,11 @@ std::optional<std::string> StageState::variable(std::string_view name) const {
   return std::nullopt;
 }
 
-Result<std::string> StageState::expanded(std::string_view text) const {
-  TRY_ASSIGN(std::string made,
-             expand(text, plan_.escape, [this](std::string_view name) { return variable(name); }));
+Result<std::string> StageState::expanded(std::string_view text, Quoting quoting) const {
+  TRY_ASSIGN(
+      std::string made,
+      expand(
+          text, plan_.escape, [this](std::string_view name) { return variable(name); }, quoting));
   if (made.find('\0') != std::string::npos) return fail(Error::invalid("a zero byte"));
   return made;
 }
@@ -170,8 +172,9 @@ Result<Applied> StageState::apply(const Step& step) {
       // Every value sees the variables as they were before the instruction.
       Pairs made;
       for (const auto& [name, value] : env.variables) {
-        TRY_ASSIGN(std::string key, state.expanded(name));
-        TRY_ASSIGN(std::string text, state.expanded(value));
+        TRY_ASSIGN(std::string key, env.plain_text ? name : state.expanded(name));
+        TRY_ASSIGN(std::string text,
+                   env.plain_text ? state.expanded(value, Quoting::kText) : state.expanded(value));
         TRY(check_variable("ENV", key));
         made.emplace_back(std::move(key), std::move(text));
       }

@@ -76,7 +76,7 @@ class StageState {
   void replace_config(image::ImageConfig config) { config_ = std::move(config); }
 
  private:
-  Result<std::string> expanded(std::string_view text) const;
+  Result<std::string> expanded(std::string_view text, Quoting quoting = Quoting::kWord) const;
   std::optional<std::string> variable(std::string_view name) const;
   void set_env(const std::string& name, const std::string& value);
   std::vector<std::string> shell() const;
