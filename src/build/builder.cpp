@@ -73,6 +73,7 @@ struct Failed {
   std::string reason;
   std::optional<Outcome> outcome;
   std::vector<std::string> tail;
+  std::string unknown_user;
 };
 
 class Builder {
@@ -310,7 +311,8 @@ class Builder {
       case Code::kAborted:
       case Code::kAlreadyExists:
       case Code::kUnimplemented:
-        report_failure({.reason = error.message(), .outcome = {}, .tail = {}}, step);
+        report_failure({.reason = error.message(), .outcome = {}, .tail = {}, .unknown_user = {}},
+                       step);
         return {};
       default:
         return fail(std::move(error));
@@ -324,6 +326,7 @@ class Builder {
     failure.reason = std::move(failed.reason);
     failure.outcome = std::move(failed.outcome);
     failure.tail = std::move(failed.tail);
+    failure.unknown_user = std::move(failed.unknown_user);
     BuildEvent made = event(BuildEvent::Kind::kFailed);
     made.text = failure.reason;
     made.elapsed_ms = since(started_);
@@ -387,7 +390,8 @@ class Builder {
       if (!ended.has_value()) return std::nullopt;
       return Failed{.reason = std::move(ended->reason),
                     .outcome = std::move(ended->outcome),
-                    .tail = std::move(ended->tail)};
+                    .tail = std::move(ended->tail),
+                    .unknown_user = std::move(ended->unknown_user)};
     }
     box::FileClient files = sandbox.files();
     const auto work = [&]() -> Status {
@@ -400,7 +404,8 @@ class Builder {
     if (worked.error().code() == Code::kUnavailable || worked.error().code() == Code::kInternal ||
         worked.error().code() == Code::kDataLoss)
       return fail(std::move(worked).error());
-    return Failed{.reason = worked.error().message(), .outcome = {}, .tail = {}};
+    return Failed{
+        .reason = worked.error().message(), .outcome = {}, .tail = {}, .unknown_user = {}};
   }
 
   static Status make_directory(StepSandbox& sandbox, box::FileClient& files,

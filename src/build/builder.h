@@ -85,6 +85,7 @@ struct StepFailure {
   std::string reason;              // "exit status 2", "memory_limit: …", "the context has no 'x'"
   std::optional<Outcome> outcome;  // of a command
   std::vector<std::string> tail;   // the last lines of its output
+  std::string unknown_user;        // who it should have run as, where there is no such user
   // One sentence: "Dockerfile:7: RUN make: exit status 2".
   std::string text() const;
 };

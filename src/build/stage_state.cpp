@@ -172,7 +172,8 @@ Result<Applied> StageState::apply(const Step& step) {
       // Every value sees the variables as they were before the instruction.
       Pairs made;
       for (const auto& [name, value] : env.variables) {
-        TRY_ASSIGN(std::string key, env.plain_text ? name : state.expanded(name));
+        TRY_ASSIGN(std::string key,
+                   env.plain_text ? Result<std::string>(name) : state.expanded(name));
         TRY_ASSIGN(std::string text,
                    env.plain_text ? state.expanded(value, Quoting::kText) : state.expanded(value));
         TRY(check_variable("ENV", key));
@@ -284,10 +285,7 @@ Result<Applied> StageState::copy(const CopyStep& step) {
       const HereDocument& here = step.documents[document++];
       std::string text = here.content;
       if (here.expand) {
-        TRY_ASSIGN(text,
-                   expand(
-                       here.content, plan_.escape,
-                       [this](std::string_view name) { return variable(name); }, Quoting::kText));
+        TRY_ASSIGN(text, expanded(here.content, Quoting::kText));
       }
       if (here.name.find('/') != std::string::npos || here.name == "." || here.name == "..")
         return fail(Error::invalid("the here-document '" + printable(here.name, 60) +

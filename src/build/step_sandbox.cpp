@@ -124,6 +124,13 @@ Result<std::optional<CommandFailure>> StepSandbox::run(
       command.arguments.emplace_back(kScriptPath);
     }
     TRY(inside.settle());
+    if (auto owner = find_owner(inside, command.user); !owner.has_value()) {
+      if (owner.error().code() != Code::kInvalidArgument) return fail(std::move(owner).error());
+      CommandFailure failure;
+      failure.reason = owner.error().message();
+      failure.unknown_user = command.user;
+      return failure;
+    }
   }
   std::optional<egress::EgressProxy> proxy;
   if (!options_->net.empty()) {

@@ -23,9 +23,10 @@ namespace caisson::build {
 
 // How a command ended that did not succeed.
 struct CommandFailure {
-  Outcome outcome;
+  std::optional<Outcome> outcome;  // none: it was not started
   std::string reason;
   std::vector<std::string> tail;
+  std::string unknown_user;
 };
 
 class StepSandbox {
