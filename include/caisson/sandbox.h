@@ -128,6 +128,9 @@ struct SandboxInfo {
 };
 
 struct CreateOptions;
+namespace box {
+struct Access;
+}  // namespace box
 
 class Sandbox {
  public:
@@ -208,6 +211,7 @@ class Sandbox {
   Status end();
 
  private:
+  friend struct box::Access;
   struct State;
   explicit Sandbox(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

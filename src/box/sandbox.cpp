@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/sys.h"
+#include "box/access.h"
 #include "box/accounts.h"
 #include "box/connection.h"
 #include "box/exec.h"
@@ -419,6 +420,10 @@ const SandboxInfo& Sandbox::info() const {
 }
 const std::vector<std::string>& Sandbox::notes() const {
   return state_->notes;
+}
+
+box::Connection& box::Access::connection(Sandbox& sandbox) {
+  return *sandbox.state_->connection;
 }
 
 Result<image::KeptLayer> Sandbox::take_layer() {
