@@ -30,6 +30,12 @@
 
 namespace caisson {
 
+class Fd;
+namespace image {
+struct ImageRef;
+struct KeptLayer;
+}  // namespace image
+
 // Steers a command while run() waits for it: from a callback, another thread or a signal handler.
 // Every call is async-signal-safe and keeps errno. What is asked while no command runs is kept for
 // the next one, at most some hundred requests.
@@ -179,6 +185,14 @@ class Sandbox {
   // tried; the error names those that failed.
   Status fetch_outputs();
 
+  // With CreateOptions::keep_layer, once: what was changed over the image, to be read when the
+  // sandbox has ended, which its descriptors outlive (image/kept_layer.h). Drop it after close().
+  // Error: failed_precondition where there is none to take.
+  Result<image::KeptLayer> take_layer();
+  // With CreateOptions::egress_listener, once: the listener on 127.0.0.1:3128 inside; whoever
+  // accepts from it is outside. Error: failed_precondition where there is none to take.
+  Result<Fd> take_egress_listener();
+
   // Ends everything inside and waits until it is removed. Error: internal, naming what could not be
   // removed. A second call does nothing. The process that did the removing ends a moment later and
   // is reaped when the next sandbox is begun.
@@ -205,6 +219,14 @@ struct CreateOptions {
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.
   bool only_command = false;
+  // Sandbox::take_layer() is wanted. Not for the host image, nor for a detached sandbox.
+  bool keep_layer = false;
+  // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside
+  // reaches anything. Not for a detached sandbox.
+  bool egress_listener = false;
+  // This image instead of the one that the spec names, which is then only what the sandbox says it
+  // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.
+  const image::ImageRef* root = nullptr;
 };
 
 // A sandbox for one command: create, run spec's command, fetch results, close.

@@ -300,17 +300,19 @@ Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors
   return std::move(client.ours);
 }
 
-Status Launch::await_up() {
-  const auto received = sys::recv_message(socket_.get(), kMostReply);
+Result<wall::Handouts> Launch::await_up() {
+  auto received = sys::recv_message(socket_.get(), kMostReply);
   if (!received) return fail(received.error());
   if (received->bytes.empty()) {
     std::string text = "caisson-launcher was killed before the sandbox was up";
     if (auto swept = reap(); !swept) text += "; what it left: " + swept.error().message();
     return fail(Error::internal(text));
   }
-  const sys::Message& reply = *received;
+  sys::Message& reply = *received;
   const auto kind = static_cast<std::uint8_t>(reply.bytes[0]);
-  if (kind == kUp) return {};
+  if (kind == kUp)
+    return wall::decode_handouts(std::string_view(reply.bytes).substr(1),
+                                 std::move(reply.descriptors));
   if (kind == kRemoved) {
     std::string text = "the sandbox's supervisor was killed before the sandbox was up";
     if (reply.bytes.size() > 1) text += "; not removed: " + reply.bytes.substr(1);

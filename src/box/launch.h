@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "wall/handouts.h"
 #include "wall/plan.h"
 
 namespace caisson::box {
@@ -34,8 +35,9 @@ class Launch {
   // Sends the plan, whose descriptor indices count `descriptors`. The first client's connection,
   // on which requests may be sent that wait until the sandbox is up.
   Result<Fd> send(const wall::Plan& plan, std::span<const int> descriptors);
-  // Waits for the answer. On an error nothing is left of the sandbox once this object is gone.
-  Status await_up();
+  // Waits for the answer: what the plan asked to have handed out. On an error nothing is left of
+  // the sandbox once this object is gone.
+  Result<wall::Handouts> await_up();
   // Waits until everything is removed; of a launcher that was killed, what it left is removed here.
   // Error: internal, with what could not be removed.
   Status wait_end();

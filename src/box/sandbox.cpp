@@ -26,6 +26,7 @@
 #include "box/registry.h"
 #include "box/result_json.h"
 #include "box/sockets.h"
+#include "image/kept_layer.h"
 #include "image/store.h"
 #include "wall/plan.h"
 
@@ -155,6 +156,9 @@ struct Sandbox::State {
   std::uint64_t disk = 0;
   // The lock that keeps the image's files in place.
   Fd image_in_use;
+  // What the sandbox handed out and nobody has taken yet.
+  std::optional<image::KeptLayer> kept_layer;
+  Fd egress_listener;
   bool closed = false;
 
   // What a command leaves open is the spec's.
@@ -166,7 +170,25 @@ struct Sandbox::State {
     return full;
   }
   Status copy_grants(const policy::SpecValues& spec, std::vector<box::HostPath>& sources);
+  Status take_handouts(wall::Handouts handouts, const CreateOptions& options, bool on_disk);
 };
+
+Status Sandbox::State::take_handouts(wall::Handouts handouts, const CreateOptions& options,
+                                     bool on_disk) {
+  if (handouts.layer.valid() != options.keep_layer ||
+      handouts.egress.valid() != options.egress_listener)
+    return fail(Error::internal("the launcher handed out something else than was asked for"));
+  egress_listener = std::move(handouts.egress);
+  if (!options.keep_layer) return {};
+  image::KeptLayer& layer = kept_layer.emplace();
+  layer.directory = std::move(handouts.layer);
+  layer.record = std::move(handouts.record);
+  layer.uid_lines = std::move(handouts.uid_lines);
+  layer.gid_lines = std::move(handouts.gid_lines);
+  layer.trusted_attributes = handouts.trusted_attributes;
+  layer.vanishes = on_disk;
+  return {};
+}
 
 Status Sandbox::State::copy_grants(const policy::SpecValues& spec,
                                    std::vector<box::HostPath>& sources) {
@@ -216,6 +238,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY(check_wall(spec.values()));
   if (options.detached && options.first_command != nullptr)
     return fail(Error::invalid("first_command: a detached sandbox gets its command by start()"));
+  if (options.detached && (options.keep_layer || options.egress_listener))
+    return fail(Error::invalid(
+        "keep_layer, egress_listener: a detached sandbox outlives whoever they are handed to"));
   auto state = std::make_unique<State>();
   Begun begun;
   if (options.begun != nullptr) begun = std::move(*options.begun);
@@ -226,14 +251,24 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   PlanDescriptors descriptors;
   std::vector<box::HostPath> granted, copied;
   Fd cover;  // what lies over sockets of the host
-  TRY_ASSIGN(ResolvedImage image, resolve_image(spec->image));
-  const int root_fd = image.files.has_value() ? image.files->root.fd.get() : -1;
+  ResolvedImage image{.name = spec->image};
+  if (options.root == nullptr) {
+    TRY_ASSIGN(image, resolve_image(spec->image));
+  }
+  const image::ImageRef* const files = options.root != nullptr   ? options.root
+                                       : image.files.has_value() ? &*image.files
+                                                                 : nullptr;
+  if (options.keep_layer && files == nullptr)
+    return fail(Error::invalid(
+        "keep_layer: the host image has no layer of changes over it; allowed is an image that "
+        "was imported"));
+  const int root_fd = files != nullptr ? files->root.fd.get() : -1;
   state->account = box::find_account(root_fd, spec->user);
   wall::Plan plan = plan_of(spec.values(), state->account);
-  if (image.files.has_value()) {
+  if (files != nullptr) {
     plan.image = wall::PlanImage::kDirectory;
     plan.image_fd = descriptors.add(root_fd);
-    plan.image_id_base = image.files->disk_base();
+    plan.image_id_base = files->disk_base();
   }
   Fd layers;
   if (spec->layer == policy::LayerKind::kQuota) {
@@ -263,6 +298,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   }
   plan.id = launch.id();
   plan.detached = options.detached ? 1 : 0;
+  plan.keep_layer = options.keep_layer ? 1 : 0;
+  plan.egress = options.egress_listener ? 1 : 0;
   // What is copied in has to be there before the command is.
   const Command* first = copied.empty() ? options.first_command : nullptr;
   plan.single = first != nullptr && options.only_command && spec->outputs.empty() ? 1 : 0;
@@ -281,11 +318,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   info.gid = state->account.gid;
   plan.info = box::info_text(info, kMostInfo);
   if (!image.note.empty()) state->notes.push_back(image.note);
-  if (image.files.has_value()) {
-    // Not named by the plan: the launcher keeps it open for as long as the sandbox lives.
-    descriptors.add(image.files->in_use.get());
-    state->image_in_use = std::move(image.files->in_use);
-  }
+  // Not named by the plan: the launcher keeps it open for as long as the sandbox lives.
+  if (files != nullptr && files->in_use.valid()) descriptors.add(files->in_use.get());
+  if (image.files.has_value()) state->image_in_use = std::move(image.files->in_use);
   state->env = spec->env;
   state->workdir = spec->workdir;
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
@@ -297,7 +332,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     // It waits in the socket until the supervisor is ready to look.
     TRY(state->connection->progress(POLLOUT));
   }
-  TRY(launch.await_up());
+  TRY_ASSIGN(wall::Handouts handouts, launch.await_up());
+  TRY(state->take_handouts(std::move(handouts), options, wall::lies_on_disk(plan)));
   state->launch.emplace(std::move(launch));
   auto filled = state->copy_grants(spec.values(), copied);
   Sandbox sandbox(std::move(state));
@@ -331,6 +367,24 @@ const SandboxInfo& Sandbox::info() const {
 }
 const std::vector<std::string>& Sandbox::notes() const {
   return state_->notes;
+}
+
+Result<image::KeptLayer> Sandbox::take_layer() {
+  if (!state_->kept_layer.has_value())
+    return fail(
+        Error::precondition("take_layer: this sandbox was not created with keep_layer, or its "
+                            "layer was taken already"));
+  image::KeptLayer layer = std::move(*state_->kept_layer);
+  state_->kept_layer.reset();
+  return layer;
+}
+
+Result<Fd> Sandbox::take_egress_listener() {
+  if (!state_->egress_listener.valid())
+    return fail(
+        Error::precondition("take_egress_listener: this sandbox was not created with "
+                            "egress_listener, or its listener was taken already"));
+  return std::move(state_->egress_listener);
 }
 
 Result<RunResult> Sandbox::run(const Command& command, const RunOptions& options) {

@@ -25,8 +25,9 @@ constexpr std::array<Example, 2> kRmExamples = {
      {"caisson image rm 3f5a9c1e2b7d", "all names of the image with this id"}}};
 constexpr std::array<Option, 3> kGcOptions = {{
     {.name = "--all",
-     .help = "Also what is newer than a week: the whole build cache, and downloads that were broken "
-             "off, which then begin from the start."},
+     .help =
+         "Also what is newer than a week: the whole build cache, and downloads that were broken "
+         "off, which then begin from the start."},
     {.name = "--dry-run", .help = "Say what would be removed, and remove nothing."},
     {.name = "--json", .help = "Print one line of JSON."},
 }};
@@ -114,16 +115,18 @@ constinit const CommandTable kImageLsTable = {
     .name = "image ls",
     .synopsis = "[OPTIONS]",
     .summary = "List the images of the local store",
-    .text = "SIZE and FILES are those of the unpacked root file system. Several names may mean one "
-            "image: their ID is the same, and it is stored once.",
+    .text =
+        "SIZE and FILES are those of the unpacked root file system. Several names may mean one "
+        "image: their ID is the same, and it is stored once.",
     .groups = kLsGroups,
     .examples = kLsExamples};
 constinit const CommandTable kImageTagTable = {
     .name = "image tag",
     .synopsis = "IMAGE NAME",
     .summary = "Give an image of the local store another name",
-    .text = "IMAGE is a name, an id, or the first six or more digits of one. Where NAME means "
-            "another image already, it means this one from now on.",
+    .text =
+        "IMAGE is a name, an id, or the first six or more digits of one. Where NAME means "
+        "another image already, it means this one from now on.",
     .groups = {},
     .examples = kTagExamples,
     .complete = Complete::kImage};
@@ -131,9 +134,10 @@ constinit const CommandTable kImageRmTable = {
     .name = "image rm",
     .synopsis = "IMAGE...",
     .summary = "Remove images from the local store",
-    .text = "IMAGE is a name, which is removed, or an id (or its first six or more digits), all "
-            "names of which are. Files that no other name keeps go at once; a sandbox that uses "
-            "them keeps them until it ends.",
+    .text =
+        "IMAGE is a name, which is removed, or an id (or its first six or more digits), all "
+        "names of which are. Files that no other name keeps go at once; a sandbox that uses "
+        "them keeps them until it ends.",
     .groups = {},
     .examples = kRmExamples,
     .complete = Complete::kImage};
@@ -141,9 +145,10 @@ constinit const CommandTable kImageGcTable = {
     .name = "image gc",
     .synopsis = "[OPTIONS]",
     .summary = "Free the space of what no image needs any more",
-    .text = "Removes what no name and no entry of the build cache reaches, entries of the build "
-            "cache that were not used for a week, and downloads that were broken off a week ago. "
-            "Files that a sandbox uses stay until it ends.",
+    .text =
+        "Removes what no name and no entry of the build cache reaches, entries of the build "
+        "cache that were not used for a week, and downloads that were broken off a week ago. "
+        "Files that a sandbox uses stay until it ends.",
     .groups = kGcGroups,
     .examples = kGcExamples};
 

@@ -64,9 +64,10 @@ constinit const CommandTable kImageInspectTable = {
     .name = "image inspect",
     .synopsis = "IMAGE...",
     .summary = "Print what is known about images of the local store, as JSON",
-    .text = "IMAGE is a name, an id, or the first six or more digits of one. The output is a list "
-            "with an object for each: its names, its layers as they are kept, the root file system "
-            "that they make, and the image's own config.",
+    .text =
+        "IMAGE is a name, an id, or the first six or more digits of one. The output is a list "
+        "with an object for each: its names, its layers as they are kept, the root file system "
+        "that they make, and the image's own config.",
     .groups = {},
     .examples = kInspectExamples,
     .complete = Complete::kImage};

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -116,6 +117,17 @@ inline std::string read_text(const std::string& path) {
     std::fclose(file);
   }
   return text;
+}
+
+// The names in a directory; none where there is no directory.
+inline std::vector<std::string> entries_of(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator at(path, gone), end; !gone && at != end;
+       at.increment(gone)) {
+    names.push_back(at->path().filename());
+  }
+  return names;
 }
 
 }  // namespace caisson::image::testing

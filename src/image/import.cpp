@@ -96,7 +96,7 @@ Result<Unpacked> unpack(Store& store, const Descriptor& blob, const UnpackLimits
   TRY_ASSIGN(const Fd file, store.open_blob(blob.digest));
   TRY_ASSIGN(Workspace workspace, store.make_workspace());
   Unpacked unpacked{.workspace = std::move(workspace),
-                    .rootfs = {.form = Store::preferred_form(), .ids = mapping_of_caller()},
+                    .rootfs = {.form = store.preferred_form(), .ids = mapping_of_caller()},
                     .counts = {},
                     .layer = {}};
   auto done = [&]() -> Status {
@@ -128,15 +128,14 @@ Result<ImportReport> import_named(Store& store, Reference reference, int archive
   TRY_ASSIGN(Fd turn, store.lock_work("import-" + blob.digest));
   TRY_ASSIGN(std::optional<LayerRef> known, store.find_layer(blob.digest));
   if (known) {
-    const ImageContent content = content_of(std::move(*known));
-    report.already_present = store.has_rootfs(chain_id(content.layers));
-    TRY_ASSIGN(report.info, store.add_image(content, limits, progress));
+    TRY_ASSIGN(report.info, store.add_image(content_of(std::move(*known)), limits, progress));
+    report.already_present = !report.info.flattened;
   } else {
     TRY_ASSIGN(Unpacked unpacked, unpack(store, blob, limits, progress));
     report.unpacked = unpacked.counts;
     TRY_ASSIGN(report.info,
-               store.add_image(content_of(std::move(unpacked.layer)),
-                               std::move(unpacked.workspace), std::move(unpacked.rootfs)));
+               store.add_image(content_of(std::move(unpacked.layer)), std::move(unpacked.workspace),
+                               std::move(unpacked.rootfs)));
   }
   TRY(store.set_reference(report.reference, report.info.record.id));
   return report;

@@ -1,12 +1,13 @@
-// Importing a root file system's archive into the store: what `caisson image import NAME FILE` calls.
+// Importing a root file system's archive into the store: what `caisson image import NAME FILE`
+// calls.
 //
 //   TRY_ASSIGN(Store store, Store::open());
 //   TRY_ASSIGN(ImportReport report, import_archive(store, "base", file_fd, {}, progress));
 //   print(report.text());
 //
-// The archive is a tar, plain or compressed with gzip, zstd or xz, from a file or a pipe. It becomes
-// an image of one layer, kept byte for byte, with a config of our own that says nothing but what
-// it is made of; the same bytes always give the same image. Archive bytes are read by
+// The archive is a tar, plain or compressed with gzip, zstd or xz, from a file or a pipe. It
+// becomes an image of one layer, kept byte for byte, with a config of our own that says nothing but
+// what it is made of; the same bytes always give the same image. Archive bytes are read by
 // caisson-image-worker alone.
 #pragma once
 

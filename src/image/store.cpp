@@ -126,6 +126,19 @@ Result<std::optional<std::string>> Store::find_id(std::string_view digits) {
   return found;
 }
 
+// The image that a name with a digest means where it was stored by its tag; empty: there is none.
+Result<std::string> Store::find_pinned(const Reference& wanted) {
+  if (wanted.digest.empty()) return std::string();
+  TRY_ASSIGN(const std::vector<ListedImage> images, list());
+  for (const ListedImage& listed : images) {
+    if (listed.reference.name == wanted.name && listed.image &&
+        listed.image->record.manifest == wanted.digest) {
+      return listed.named.image_id;
+    }
+  }
+  return std::string();
+}
+
 Result<Store::Found> Store::find_named(std::string_view text) {
   Found found;
   const std::string_view digits = id_digits(text);
@@ -140,6 +153,8 @@ Result<Store::Found> Store::find_named(std::string_view text) {
         return found;
       }
       if (named.error().code() != Code::kNotFound) return fail(std::move(named).error());
+      TRY_ASSIGN(found.image_id, find_pinned(*reference));
+      if (!found.image_id.empty()) return found;
     } else if (digits.empty()) {
       return fail(std::move(reference).error());
     }
@@ -234,14 +249,13 @@ Result<ImageRef> Store::resolve(std::string_view text) {
     TRY_ASSIGN(std::optional<ImageRef> image, open_image(found));
     if (image) return std::move(*image);
   }
-  auto record = read_record(found.image_id);
-  if (record.has_value() && !has_rootfs(record->chain)) {
-    return fail(Error::precondition("image '" + found.name +
-                                    "' has no root file system here: it is a step of a build"));
+  if (found.reference.name.empty()) {
+    return fail(Error::precondition("image " + found.name +
+                                    " has no root file system here: it is a step of a build"));
   }
   return fail(Error(Code::kDataLoss, "image '" + found.name +
-                                         "' has a name but no files; import it again, or remove "
-                                         "it with `caisson image rm " +
+                                         "' has a name but no files; import, pull or build it "
+                                         "again, or remove it with `caisson image rm " +
                                          found.name + "`"));
 }
 
@@ -335,6 +349,9 @@ Status Store::remove(std::string_view text) {
   auto found = find_named(text);
   if (found.has_value() && found->reference.name.empty()) {
     TRY_ASSIGN(names, names_of(found->image_id));
+    if (auto pinned = parse_reference(text); !found->name.starts_with(kIdPrefix)) {
+      std::erase_if(names, [&](const Reference& name) { return name.name != pinned->name; });
+    }
     if (names.empty()) {
       return fail(Error::precondition("image " + found->name +
                                       " has no name: it belongs to the build cache, which "
@@ -348,7 +365,11 @@ Status Store::remove(std::string_view text) {
     if (!reference.has_value() || !contains(text)) return fail(std::move(found).error());
     names.push_back(std::move(*reference));
   }
-  TRY(begin_adding());
+  // On a full disk the mark may have no room; removing makes some, and sweeps below.
+  if (auto marked = begin_adding();
+      !marked.has_value() && marked.error().code() != Code::kResourceExhausted) {
+    return marked;
+  }
   {
     TRY_ASSIGN(const int refs, folder(Folder::kRefs));
     TRY(enter_store_step("store-unname"));

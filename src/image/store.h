@@ -20,13 +20,13 @@
 //
 // Things are made in tmp or partial, synced, and renamed into place, blobs first, then the root
 // file system, the record, the name, so that a crash at any moment leaves nothing half visible.
-// What no name and no cache entry reaches is removed by a sweep. Opening a store sweeps where `work`
-// says that there may be something and nobody is adding; where it is absent, as nearly always, that
-// costs one system call.
+// What no name and no cache entry reaches is removed by a sweep. Opening a store sweeps where
+// `work` says that there may be something and nobody is adding; where it is absent, as nearly
+// always, that costs one system call.
 //
 // A Store that begins to add (begin_blob, make_workspace, add_image, cache_put) keeps sweeps away
-// until it is destroyed or sweeps itself: what it has added may be unnamed until then. So: name what
-// you add, then call sweep(), and let the Store go.
+// until it is destroyed or sweeps itself: what it has added may be unnamed until then. So: name
+// what you add, then call sweep(), and let the Store go.
 //
 // Not thread-safe; several processes may use one store at once.
 #pragma once
@@ -55,6 +55,7 @@ inline constexpr std::size_t kMaxReadBlob = 4 << 20;
 struct ImageInfo {
   ImageRecord record;
   std::optional<RootfsInfo> rootfs;
+  bool flattened = false;  // it was made by the call that gave this
 };
 
 // One image, ready to be a sandbox's root.
@@ -84,8 +85,8 @@ struct ListedImage {
   std::optional<ImageInfo> image;  // none: its record is missing or damaged
 };
 
-// A blob under way. Dropping one of a known digest keeps its bytes for the next begin_blob(); one of
-// an unknown digest goes with the next sweep.
+// A blob under way. Dropping one of a known digest keeps its bytes for the next begin_blob(); one
+// of an unknown digest goes with the next sweep.
 struct PartialBlob {
   Fd file;                 // read and write, positioned at its end; it also is the lock
   std::uint64_t size = 0;  // bytes that are there already
@@ -116,16 +117,16 @@ class Workspace {
 
 // What a sweep or gc() removed, or would.
 struct SweepReport {
-  std::uint64_t images = 0;         // records
-  std::uint64_t rootfs = 0;         // flattened chains
+  std::uint64_t images = 0;  // records
+  std::uint64_t rootfs = 0;  // flattened chains
   std::uint64_t blobs = 0;
   std::uint64_t cache_entries = 0;
-  std::uint64_t partial = 0;        // downloads broken off
-  std::uint64_t bytes = 0;          // of all of it, on disk
-  std::uint64_t in_use = 0;         // flattened chains that stay until a sandbox ends
+  std::uint64_t partial = 0;  // downloads broken off
+  std::uint64_t bytes = 0;    // of all of it, on disk
+  std::uint64_t in_use = 0;   // flattened chains that stay until a sandbox ends
 };
 
-enum class GcScope { kStale, kAll };   // cache entries and partial downloads: a week old, or all
+enum class GcScope { kStale, kAll };  // cache entries and partial downloads: a week old, or all
 enum class GcMode { kRemove, kDryRun };
 
 class Store {
@@ -139,7 +140,8 @@ class Store {
 
   // ---- images by name ----
 
-  // `text` is a name, "sha256:IMAGEID", or at least 6 digits of an id that begin only one.
+  // `text` is a name (with a digest: also one of the same name whose image has that manifest),
+  // "sha256:IMAGEID", or at least 6 digits of an id that begin only one.
   // Error: not_found, naming the images that there are; precondition where the image was unpacked
   // for ids that this process cannot use, has no root file system yet, or is of the store's first
   // format.
@@ -159,20 +161,23 @@ class Store {
 
   // ---- blobs ----
 
+  // Sure to stay so only while this Store adds.
   bool has_blob(const std::string& digest);
   // Opened for reading. Error: not_found.
   Result<Fd> open_blob(const std::string& digest);
-  // The bytes of a small blob, checked against its digest. Error: not_found; data_loss; invalid when
-  // larger than kMaxReadBlob.
+  // The bytes of a small blob, checked against its digest. Error: not_found; data_loss; invalid
+  // when larger than kMaxReadBlob.
   Result<std::string> read_blob(const std::string& digest);
   // Keeps these bytes and gives their digest.
   Result<std::string> put_blob(std::string_view bytes);
-  // Waits for whoever makes a blob of the same digest. Append to `file`, then commit_blob(). nullopt:
-  // the digest is not known yet.
+  // Waits for whoever makes a blob of the same digest. Append to `file`, then commit_blob().
+  // nullopt: the digest is not known yet.
   Result<PartialBlob> begin_blob(const std::optional<std::string>& digest);
-  // Hashes the file, compares with the digest given to begin_blob(), syncs and renames into place.
-  // The digest. Error: data_loss when it is another one (the bytes are dropped); resource_exhausted
-  // or another when the disk is full (an unknown digest's bytes are dropped).
+  // Nobody else may have the file open for writing any more: whoever has could change the bytes
+  // after they were looked at. Hashes the file, compares with the digest given to begin_blob(),
+  // syncs and renames into place. The digest. Error: data_loss when it is another one (the bytes
+  // are dropped); resource_exhausted or another when the disk is full (an unknown digest's bytes
+  // are dropped).
   Result<std::string> commit_blob(PartialBlob blob);
   // Drops the bytes now, those of a known digest too.
   Status discard_blob(PartialBlob blob);
@@ -205,8 +210,8 @@ class Store {
   bool has_rootfs(const std::string& chain);
   // Whether a sandbox uses the chain's root file system.
   bool in_use(const std::string& chain);
-  // How this process makes and opens root file systems on this host.
-  static RootfsForm preferred_form();
+  // The form of root file systems that are made here now: erofs where this process can mount it.
+  RootfsForm preferred_form();
 
   // ---- build cache ----
 
@@ -254,6 +259,7 @@ class Store {
   Result<ReferenceRecord> read_reference(const Reference& reference);
   Result<std::string> read_blob_bytes(const std::string& digest);
   Result<std::optional<std::string>> find_id(std::string_view digits);
+  Result<std::string> find_pinned(const Reference& wanted);
   Result<Found> find_named(std::string_view text);
   Result<std::vector<Reference>> names();
   Result<std::string> available();

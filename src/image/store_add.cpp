@@ -58,6 +58,7 @@ Result<Fd> Store::lock_work(const std::string& name) {
 }
 
 RootfsForm Store::preferred_form() {
+  // Not yet: the wall takes directories.
   return RootfsForm::kDirectory;
 }
 
@@ -93,14 +94,17 @@ Status Store::check_content(const ImageContent& content) {
 // Whether the chain is here in a form that this process can use. Another one makes way.
 Result<bool> Store::has_usable_rootfs(const std::string& chain) {
   auto info = read_rootfs(chain);
-  if (info.has_value() && info->ids == mapping_of_caller()) return true;
+  const bool mountable = !info.has_value() || info->form == RootfsForm::kDirectory ||
+                         preferred_form() == RootfsForm::kErofs;
+  if (info.has_value() && info->ids == mapping_of_caller() && mountable) return true;
   if (!info.has_value() && info.error().code() == Code::kNotFound && !has_rootfs(chain)) {
     return false;
   }
   TRY(make_way(chain));
   if (has_rootfs(chain)) {
     return fail(Error::precondition(
-        "the same image, unpacked for other ids, is in use; end its sandboxes first"));
+        "the same image, unpacked in a way that is of no use any more, is in use; end its "
+        "sandboxes first"));
   }
   return false;
 }
@@ -108,9 +112,8 @@ Result<bool> Store::has_usable_rootfs(const std::string& chain) {
 Result<RootfsInfo> Store::flatten(const ImageContent& content, const Workspace& workspace,
                                   const UnpackLimits& limits, const Progress& progress) {
   RootfsInfo rootfs{.form = preferred_form(), .ids = mapping_of_caller()};
-  TRY_ASSIGN(RootfsWorker worker,
-             RootfsWorker::start(rootfs.form, workspace.directory_fd(), workspace.lock_fd(),
-                                 rootfs.ids, limits));
+  TRY_ASSIGN(RootfsWorker worker, RootfsWorker::start(rootfs.form, workspace.directory_fd(),
+                                                      workspace.lock_fd(), rootfs.ids, limits));
   std::uint64_t total = 0, before = 0;
   for (const LayerRef& layer : content.layers) total += layer.blob.size;
   for (std::size_t i = 0; i < content.layers.size(); ++i) {
@@ -140,6 +143,8 @@ Status Store::place_rootfs(const Workspace& workspace, RootfsInfo rootfs) {
     rootfs.disk_bytes = disk_bytes_of(workspace.directory_fd(), kErofsName);
   }
   TRY(replace_file_at(workspace.directory_fd(), "info", rootfs.encode()));
+  // Now, so that it can be removed from a disk that is full.
+  TRY(lock_file_at(workspace.directory_fd(), "use", LockKind::kShared, LockWait::kTry));
   TRY(enter_store_step("store-info"));
   TRY_ASSIGN(Fd root, open_directory_at(workspace.directory_fd(), "."));
   // One call for the whole file system is far cheaper than one for each of ten thousand files.
@@ -225,7 +230,9 @@ Result<ImageInfo> Store::add_image(const ImageContent& content, const UnpackLimi
     rootfs->chain = chain;
     TRY(place_or_discard(std::move(workspace), std::move(*rootfs)));
   }
-  return write_record(content);
+  TRY_ASSIGN(ImageInfo info, write_record(content));
+  info.flattened = !usable;
+  return info;
 }
 
 Result<ImageInfo> Store::add_image(const ImageContent& content, Workspace workspace,
@@ -240,7 +247,9 @@ Result<ImageInfo> Store::add_image(const ImageContent& content, Workspace worksp
   } else {
     TRY(place_or_discard(std::move(workspace), std::move(rootfs)));
   }
-  return write_record(content);
+  TRY_ASSIGN(ImageInfo info, write_record(content));
+  info.flattened = !usable;
+  return info;
 }
 
 }  // namespace caisson::image

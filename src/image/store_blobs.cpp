@@ -32,8 +32,8 @@ Result<std::string> digest_of(int file_fd) {
   Sha256 hash;
   std::vector<char> buffer(kBufferSize);
   for (std::uint64_t at = 0;;) {
-    const ssize_t got = TEMP_FAILURE_RETRY(
-        pread(file_fd, buffer.data(), buffer.size(), static_cast<off_t>(at)));
+    const ssize_t got =
+        TEMP_FAILURE_RETRY(pread(file_fd, buffer.data(), buffer.size(), static_cast<off_t>(at)));
     if (got < 0) return fail_errno("read a blob");
     if (got == 0) return hash.finish();
     hash.update({buffer.data(), static_cast<std::size_t>(got)});
@@ -63,8 +63,8 @@ Result<std::string> Store::read_blob_bytes(const std::string& digest) {
   std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t have = 0;
   while (have < bytes.size()) {
-    const ssize_t got = TEMP_FAILURE_RETRY(pread(file.get(), bytes.data() + have,
-                                                 bytes.size() - have, static_cast<off_t>(have)));
+    const ssize_t got = TEMP_FAILURE_RETRY(
+        pread(file.get(), bytes.data() + have, bytes.size() - have, static_cast<off_t>(have)));
     if (got < 0) return fail_errno("read blob sha256:" + digest);
     if (got == 0) break;
     have += static_cast<std::size_t>(got);

@@ -116,8 +116,9 @@ std::optional<LayerRef> parse_layer(std::string_view text) {
   }
   const auto size = Lines::number_of<std::uint64_t>(words[1]);
   if (!is_sha256(words[0]) || !size || !is_sha256(words[2]) || text.empty()) return std::nullopt;
-  return LayerRef{.blob = {.media_type = std::string(text), .digest = std::string(words[0]), .size = *size},
-                  .diff_id = std::string(words[2])};
+  return LayerRef{
+      .blob = {.media_type = std::string(text), .digest = std::string(words[0]), .size = *size},
+      .diff_id = std::string(words[2])};
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Removing from the store what nothing names.
 //
-// Under `work` (exclusive: nobody adds) and `lock` names are read, and what they do not reach goes in
-// the order that keeps every crash harmless: cache entries, records, then what these kept. Root file
-// systems are moved to tmp, where nobody sees them, and removed outside of the locks, for that may
-// take seconds. `work` goes last: until then the next to open the store looks again.
+// Under `work` (exclusive: nobody adds) and `lock` names are read, and what they do not reach goes
+// in the order that keeps every crash harmless: cache entries, records, then what these kept. Root
+// file systems are moved to tmp, where nobody sees them, and removed outside of the locks, for that
+// may take seconds. `work` goes last: until then the next to open the store looks again.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +49,7 @@ struct Store::Reachable {
 
 struct Store::Cleaning {
   GcMode mode = GcMode::kRemove;
+  bool unmark = false;                // a dry run that found no `work` leaves none
   std::optional<GcScope> scope = {};  // none: a sweep, which leaves what may still be wanted
   SweepReport report = {};
   std::vector<std::string> busy = {};  // folders that wait for a sandbox's end
@@ -330,7 +331,10 @@ Result<SweepReport> Store::clean(Fd work, Cleaning how) {
     }
   }
   how.report.in_use = how.busy.size();
-  if (!how.removes()) return how.report;
+  if (!how.removes()) {
+    if (how.unmark) unlinkat(directory_.get(), "work", 0);
+    return how.report;
+  }
   work.reset();
   TRY(enter_store_step("store-empty"));
   // Two sweeps of the same name do each other no harm.
@@ -357,9 +361,7 @@ Result<SweepReport> Store::gc(GcScope scope, GcMode mode) {
     return fail(Error::unavailable(
         "another process is adding images; nothing is removed until it has ended"));
   }
-  auto report = clean(std::move(*work), {.mode = mode, .scope = scope});
-  if (mode == GcMode::kDryRun && !marked) unlinkat(directory_.get(), "work", 0);
-  return report;
+  return clean(std::move(*work), {.mode = mode, .unmark = !marked, .scope = scope});
 }
 
 }  // namespace caisson::image

@@ -2,8 +2,8 @@
 // SHA-256, layers, the root file system that they make, the record that ties them together. Plain
 // values; the text forms of what the store keeps on disk are here too. Pure.
 //
-// Digests are 64 lower-case hexadecimal digits everywhere inside (is_sha256()); "sha256:" belongs to
-// JSON and to messages.
+// Digests are 64 lower-case hexadecimal digits everywhere inside (is_sha256()); "sha256:" belongs
+// to JSON and to messages.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ struct RootfsInfo {
 
 // What the store knows about one image: ids/IMAGEID.
 struct ImageRecord {
-  std::string id;     // SHA-256 of the config
-  std::string chain;  // of the layers
+  std::string id;        // SHA-256 of the config
+  std::string chain;     // of the layers
   std::string manifest;  // digest of the manifest's blob; empty: there was none
   std::uint64_t config_size = 0;
   std::vector<LayerRef> layers;  // bottom first

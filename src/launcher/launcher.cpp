@@ -161,7 +161,11 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
       tell_failure(control_fd, error);
       return fail(error);
     }
-    TRY(sys::send_message(control_fd, std::string(1, '\0') + plan.id, {}));
+    {
+      const wall::Handouts handouts = made.take_handouts();
+      TRY(sys::send_message(control_fd, std::string(1, '\0') + wall::encode_handouts(handouts),
+                            wall::descriptors_of(handouts)));
+    }
     // From here on the first client's connection alone ties us to whoever asked.
     ::close(control_fd);
     (void)steps.enter("supervise");

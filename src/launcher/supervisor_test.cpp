@@ -92,6 +92,7 @@ class FakeBox final : public wall::Box {
     if (!born) return fail(Error::internal("not born"));
     return {};
   }
+  wall::Handouts take_handouts() override { return {}; }
 
  private:
   BoxState& state_;

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 3;
+constexpr std::uint16_t kVersion = 4;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -135,6 +135,8 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.require_hard_limits, "require_hard_limits");
   archive.number(plan.detached, "detached");
   archive.number(plan.single, "single");
+  archive.number(plan.keep_layer, "keep_layer");
+  archive.number(plan.egress, "egress");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
   archive.number(plan.pids, "pids");
@@ -191,6 +193,9 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.require_hard_limits, 2, "require_hard_limits");
   reader.below(plan.detached, 2, "detached");
   reader.below(plan.single, 2, "single");
+  // The host image has no overlay.
+  reader.below(plan.keep_layer, plan.image == PlanImage::kHost ? 1 : 2, "keep_layer");
+  reader.below(plan.egress, 2, "egress");
   const auto limits = plan.limits();
   static_assert(limits.size() == policy::kLimitRules.size());
   for (std::size_t i = 0; i < limits.size(); ++i) {

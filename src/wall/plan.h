@@ -50,6 +50,9 @@ struct Plan {
   std::uint8_t require_hard_limits = 0;
   std::uint8_t detached = 0;  // survives its first client
   std::uint8_t single = 0;    // ends with its first command, whose result is all that is wanted
+  // What set-up hands out to whoever asked (handouts.h): the overlay's upper directory; a listener
+  // in the sandbox's network namespace.
+  std::uint8_t keep_layer = 0, egress = 0;
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "wall/handouts.h"
 #include "wall/plan.h"
 
 namespace caisson::wall {
@@ -83,6 +84,8 @@ class Box {
   // Waits until the guest has been born; the error is that of a build whose last part, which goes
   // on while the caller confines itself, has failed. What is sent to the guest before waits for it.
   virtual Status await_birth() = 0;
+  // After that, once: what the plan asked to have handed out.
+  virtual Handouts take_handouts() = 0;
 };
 
 // What this wall can do on this host; bits of Wall::capabilities().

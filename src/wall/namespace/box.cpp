@@ -12,6 +12,7 @@
 
 #include "base/sys.h"
 #include "wall/namespace/cgroup_io.h"
+#include "wall/namespace/parts.h"
 #include "wall/namespace/supervisor_confine.h"
 #include "wall/namespace/watch.h"
 
@@ -132,6 +133,7 @@ class NamespaceBox final : public Box {
   }
   int birth_fd() const override { return parts_.report.get(); }
   Status await_birth() override;
+  Handouts take_handouts() override { return std::move(handouts_); }
   Status confine() override {
     return confine_supervisor({.change_ids = parts_.ids_mode == IdMode::kRoot,
                                .uid = parts_.supervisor_uid,
@@ -173,6 +175,7 @@ class NamespaceBox final : public Box {
 
   const Plan& plan_;
   BoxParts parts_;
+  Handouts handouts_;
   int broker_fd_;
   std::uint32_t last_slot_ = kFirstSlot;
   std::optional<SlotFiles> box_files_;  // counters of the whole box, once somebody asked
@@ -208,13 +211,13 @@ Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
 }
 
 Status NamespaceBox::await_birth() {
-  TRY_ASSIGN(sys::Message answer, sys::recv_message(parts_.report.get(), 4096));
+  TRY_ASSIGN(Birth birth, receive_birth(parts_.report.get()));
   parts_.report.reset();
-  if (answer.bytes.empty()) return fail(Error::internal("in setup: the setup child died"));
-  if (answer.bytes != "ok") return fail(Error::internal("in " + answer.bytes));
-  if (answer.descriptors.size() != 1)
-    return fail(Error::internal("in setup: no writable layer came back"));
-  parts_.layer = std::move(answer.descriptors[0]);
+  parts_.layer = std::move(birth.layer);
+  handouts_ = std::move(birth.handouts);
+  if (!handouts_.layer.valid()) return {};
+  handouts_.uid_lines = to_text(parts_.layer_uids);
+  handouts_.gid_lines = to_text(parts_.layer_gids);
   return {};
 }
 

@@ -26,6 +26,8 @@ struct BoxParts {
   std::uint32_t supervisor_uid = 0, supervisor_gid = 0;
   bool has_groups = false;
   HeldLimits held = {};
+  // How the image's ids show on the host, for whoever is handed the layer.
+  IdMap layer_uids, layer_gids;
 };
 
 // `broker_fd` is borrowed for the box's life.

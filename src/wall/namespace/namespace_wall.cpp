@@ -20,6 +20,7 @@
 #include "wall/namespace/box.h"
 #include "wall/namespace/broker.h"
 #include "wall/namespace/cgroup.h"
+#include "wall/namespace/idmap.h"
 #include "wall/namespace/ids.h"
 #include "wall/namespace/layer.h"
 #include "wall/namespace/layer_quota.h"
@@ -288,6 +289,10 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   box.has_groups = !groups_.empty();
   box.held = completion.held;
   box.layer_before = quota_.before;
+  if (plan_.keep_layer != 0) {
+    box.layer_uids = image_mapping(ids_.outer_uids, ids_.inner_uids, 0);
+    box.layer_gids = image_mapping(ids_.outer_gids, ids_.inner_gids, 0);
+  }
   return make_namespace_box(plan_, std::move(box), broker_fd);
 }
 
@@ -410,7 +415,9 @@ Status NamespacePrepared::serve(int broker_fd) {
 }
 
 Status NamespacePrepared::clean_up(int patience_ms) {
-  abandon_layer(quota_);
+  // A layer that is kept is abandoned by whoever was given it (image/kept_layer.h).
+  if (plan_.keep_layer == 0) abandon_layer(quota_);
+  quota_ = {};
   auto removed = groups_.remove(patience_ms);
   // Where something stays the journal does too, for the next sweep.
   if (removed) (void)::unlinkat(place_.sandbox_directory_fd, kJournal, 0);

@@ -17,6 +17,9 @@
 namespace caisson::wall {
 namespace {
 
+// No step's name begins like this.
+const std::string kBorn = "ok ";
+
 // A writable grant whose files cannot be the command's.
 Error unmapped_grant(int path_fd, const Error& why) {
   char path[4096];
@@ -121,6 +124,30 @@ Result<RootParts> receive_parts(int socket_fd, std::size_t grants) {
     *all[i] = std::move(message.descriptors[next++]);
   }
   return parts;
+}
+
+Status send_birth(int socket_fd, int layer_fd, const Handouts& handouts) {
+  std::vector<int> descriptors = {layer_fd};
+  for (const int fd : descriptors_of(handouts)) descriptors.push_back(fd);
+  return sys::send_message(socket_fd, kBorn + encode_handouts(handouts), descriptors);
+}
+
+void send_stillbirth(int socket_fd, const Error& why) {
+  (void)sys::send_message(socket_fd, why.message(), {});
+}
+
+Result<Birth> receive_birth(int socket_fd) {
+  TRY_ASSIGN(sys::Message answer, sys::recv_message(socket_fd, kMostHandoutText));
+  if (answer.bytes.empty()) return fail(Error::internal("in setup: the setup child died"));
+  if (!answer.bytes.starts_with(kBorn)) return fail(Error::internal("in " + answer.bytes));
+  if (answer.descriptors.empty())
+    return fail(Error::internal("in setup: no writable layer came back"));
+  Birth birth;
+  birth.layer = std::move(answer.descriptors[0]);
+  answer.descriptors.erase(answer.descriptors.begin());
+  TRY_ASSIGN(birth.handouts, decode_handouts(std::string_view(answer.bytes).substr(kBorn.size()),
+                                             std::move(answer.descriptors)));
+  return birth;
 }
 
 }  // namespace caisson::wall

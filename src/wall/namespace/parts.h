@@ -2,13 +2,15 @@
 // device nodes.
 //
 // The supervisor makes them while the setup child, which it has cloned before, makes the rest, and
-// sends them over the child's report socket.
+// sends them over the child's report socket. The child's answer is one message too: what the root
+// came to be, or why there is none.
 #pragma once
 
 #include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "wall/handouts.h"
 #include "wall/namespace/ids.h"
 #include "wall/namespace/steps.h"
 #include "wall/plan.h"
@@ -31,5 +33,16 @@ Status add_etc(RootParts& parts, Fd etc, IdMode mode);
 // Over a SOCK_SEQPACKET pair. receive_parts() waits; cancelled where the other end is gone.
 Status send_parts(int socket_fd, RootParts parts);
 Result<RootParts> receive_parts(int socket_fd, std::size_t grants);
+
+// The setup child's last word: the writable layer, for fstatfs(2), and what is handed out.
+struct Birth {
+  Fd layer;
+  Handouts handouts;
+};
+Status send_birth(int socket_fd, int layer_fd, const Handouts& handouts);
+// The failed step's sentence instead.
+void send_stillbirth(int socket_fd, const Error& why);
+// Waits. Error: that sentence, or that the child died.
+Result<Birth> receive_birth(int socket_fd);
 
 }  // namespace caisson::wall

@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "wall/namespace/keep_layer.h"
 
 namespace caisson::wall {
 namespace {
@@ -44,6 +46,7 @@ class Setup {
   Status start_helper();
   Status make_spaces();
   Status take_spaces();
+  Status make_egress_listener();
   Status forbid_namespaces();
   Status drop_capabilities();
   Status become_guest();
@@ -58,6 +61,7 @@ class Setup {
   Fd inner_;        // user namespace N
   Fd cgroup_ns_;    // the commands'; invalid: ours
   int layer_fd_ = -1;
+  Handouts handouts_;
 };
 
 // Waits for the maps; ids of U from then on, behind which are host ids that are nobody's.
@@ -195,6 +199,24 @@ Status Setup::take_spaces() {
   return taken;
 }
 
+// In the sandbox's network, whose only interface is lo; whoever accepts is outside of it.
+Status Setup::make_egress_listener() {
+  TRY(steps_.enter("egress"));
+  if (off(Mechanism::kNetNamespace))
+    return fail(Error::precondition("an egress listener needs a network namespace of its own"));
+  Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) return fail_errno("socket");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(kEgressPort);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno("bind 127.0.0.1:" + std::to_string(kEgressPort));
+  if (::listen(listener.get(), SOMAXCONN) != 0) return fail_errno("listen");
+  handouts_.egress = std::move(listener);
+  return {};
+}
+
 Status Setup::forbid_namespaces() {
   TRY(steps_.enter("limits"));
   if (off(Mechanism::kNamespaceLimits)) return {};
@@ -238,7 +260,6 @@ Status Setup::become_guest() {
   TRY(steps_.enter("exec"));
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return fail_errno("open /dev/null");
-  const int layer[] = {layer_fd_};
   // Everything that the guest keeps goes to its fixed place, above the range first.
   const auto place = [](int from) { return ::fcntl(from, F_DUPFD_CLOEXEC, 64); };
   const int report = place(input_.report.get()), channel = place(input_.channel.get());
@@ -247,7 +268,7 @@ Status Setup::become_guest() {
   const int cgroup_ns = cgroup_ns_.valid() ? place(cgroup_ns_.get()) : -1;
   if (report < 0 || channel < 0 || nothing < 0) return fail_errno("fcntl dupfd");
   steps_.finish();
-  TRY(sys::send_message(report, "ok", layer));
+  TRY(send_birth(report, layer_fd_, handouts_));
   for (int fd : {0, 1, 2}) {
     if (::dup2(nothing, fd) < 0) return fail_errno("dup2");
   }
@@ -281,11 +302,18 @@ Status Setup::run() {
       !off(Mechanism::kUtsNamespace))
     return fail_errno("sethostname");
   TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_.grants.size()));
+  // An overlay that was made outside has notes that only root's own can read.
+  handouts_.trusted_attributes = parts.overlay.valid();
   RootBuilder root(plan_, input_.ids, input_.cgroups, std::move(parts), steps_);
   TRY(root.build(proc_.get()));
+  if (plan_.keep_layer != 0) {
+    TRY(steps_.enter("keep"));
+    TRY(hand_out_layer(root.layer_fd(), input_.ids, handouts_));
+  }
   TRY(take_spaces());
   TRY(root.enter());
   layer_fd_ = root.layer_fd();
+  if (plan_.egress != 0) TRY(make_egress_listener());
   // Detached mounts count as mount namespaces, so this comes after the last of them.
   TRY(forbid_namespaces());
   TRY(drop_capabilities());
@@ -298,8 +326,7 @@ void run_setup(SetupInput input) {
   Setup setup(std::move(input));
   const auto status = setup.run();
   if (!status) {
-    const Error error = setup.steps().name(status.error());
-    (void)sys::send_message(setup.report_fd(), error.message(), {});
+    send_stillbirth(setup.report_fd(), setup.steps().name(status.error()));
   }
   ::_exit(1);
 }

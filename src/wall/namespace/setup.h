@@ -3,8 +3,8 @@
 // It runs in the fresh namespaces as uid 0 of user namespace U, with every capability over them and
 // none outside. It enters its control groups, builds the root, makes user namespace N for the
 // command, forbids further namespaces, gives up every capability and goes on as the guest. It talks
-// to the supervisor by one message: "ok" with the writable layer's descriptor, or the failed step's
-// sentence.
+// to the supervisor by one message (parts.h): the writable layer's descriptor and what is handed
+// out, or the failed step's sentence.
 #pragma once
 
 #include <vector>
