@@ -10,7 +10,7 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 17> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 18> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
@@ -19,6 +19,7 @@ constexpr std::array<CommandEntry, 17> kCommands = {{{&kRunTable, run_run},
                                                      {&kCpTable, run_cp},
                                                      {&kImagePullTable, run_image_pull},
                                                      {&kImageImportTable, run_image_import},
+                                                     {&kImageExportTable, run_image_export},
                                                      {&kImageLsTable, run_image_ls},
                                                      {&kImageInspectTable, run_image_inspect},
                                                      {&kImageTagTable, run_image_tag},

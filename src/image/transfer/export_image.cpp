@@ -89,11 +89,14 @@ Status write_layout(Store& store, const ImageRecord& record, const std::string& 
   Sha256 hash;
   hash.update(manifest);
   const std::string digest = hash.finish();
-  json::Value annotations = json::Value::object();
-  annotations.set("org.opencontainers.image.ref.name", name);
   json::Value entry = json::Value::object();
   entry.set("mediaType", own->media_type).set("digest", "sha256:" + digest);
-  entry.set("size", manifest.size()).set("annotations", std::move(annotations));
+  entry.set("size", manifest.size());
+  if (!name.empty()) {
+    json::Value annotations = json::Value::object();
+    annotations.set("org.opencontainers.image.ref.name", name);
+    entry.set("annotations", std::move(annotations));
+  }
   json::Value index = json::Value::object();
   index.set("schemaVersion", 2).set("mediaType", media::kOciIndex);
   index.set("manifests", json::Value::Array{std::move(entry)});
@@ -125,7 +128,9 @@ Status write_docker(Store& store, const ImageRecord& record, const std::string& 
   TRY(tar.add_file(config_name, config.get(), record.config_size));
   json::Value image = json::Value::object();
   image.set("Config", config_name);
-  image.set("RepoTags", json::Value::Array{json::Value(name)});
+  json::Value names = json::Value::array();
+  if (!name.empty()) names.push(name);
+  image.set("RepoTags", std::move(names));
   image.set("Layers", std::move(layers));
   TRY(tar.add("manifest.json", json::serialize(json::Value::Array{std::move(image)})));
   return tar.finish();
@@ -138,7 +143,7 @@ Status export_image(Store& store, const std::string& name, SavedForm form, int o
   TRY_ASSIGN(const ImageInfo info, store.info(id));
   TRY(check_layers(info.record));
   // By its name, or by any that it has where it was asked for by its id.
-  std::string called = "sha256:" + id;
+  std::string called;
   if (auto reference = parse_reference(name); reference.has_value() && store.contains(name)) {
     called = reference->text();
   } else {

@@ -92,6 +92,16 @@ class Files {
   TarMembers members_;
 };
 
+Status write_at(int fd, std::string_view bytes, std::uint64_t offset) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    const ssize_t done = TEMP_FAILURE_RETRY(
+        ::pwrite(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(offset + at)));
+    if (done < 0) return fail_errno("write into the image store");
+    at += static_cast<std::size_t>(done);
+  }
+  return {};
+}
+
 Status copy_piece(const Piece& piece, int to_fd) {
   std::uint64_t done = 0;
   while (done < piece.size) {
@@ -99,12 +109,7 @@ Status copy_piece(const Piece& piece, int to_fd) {
         static_cast<std::size_t>(std::min<std::uint64_t>(kCopySize, piece.size - done));
     TRY_ASSIGN(const std::string bytes, read_piece(piece.fd, piece.offset + done, size));
     if (bytes.size() != size) return fail(Error::invalid("the archive is cut off"));
-    for (std::size_t at = 0; at < bytes.size();) {
-      const ssize_t wrote = TEMP_FAILURE_RETRY(
-          ::pwrite(to_fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(done + at)));
-      if (wrote < 0) return fail_errno("write a blob");
-      at += static_cast<std::size_t>(wrote);
-    }
+    TRY(write_at(to_fd, bytes, done));
     done += size;
   }
   return {};
@@ -328,6 +333,30 @@ Result<std::vector<SavedImport>> import_all(Store& store, SavedForm form, int fi
 }
 
 }  // namespace
+
+Result<Fd> as_file(const Store& store, Fd archive, std::uint64_t limit) {
+  struct stat status = {};
+  if (::fstat(archive.get(), &status) != 0) return fail_errno("stat the archive");
+  if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return archive;
+  Fd copy(::openat(store.directory_fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!copy.valid()) return fail_errno("make a file for a copy of the archive");
+  std::vector<char> buffer(kCopySize);
+  for (std::uint64_t total = 0;;) {
+    const ssize_t got = TEMP_FAILURE_RETRY(::read(archive.get(), buffer.data(), buffer.size()));
+    if (got < 0) return fail_errno("read the archive");
+    if (got == 0) {
+      if (total == 0) return fail(Error::invalid("the archive is empty (0 bytes)"));
+      return copy;
+    }
+    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+    if (bytes.size() > limit - total) {
+      return fail(Error::invalid("the archive is larger than " + std::to_string(limit) +
+                                 " bytes, the most that is allowed"));
+    }
+    TRY(write_at(copy.get(), bytes, total));
+    total += bytes.size();
+  }
+}
 
 std::optional<SavedForm> detect_saved_form(int file_fd) {
   const auto files = Files::open(file_fd);

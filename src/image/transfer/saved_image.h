@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "image/manifest.h"
 #include "image/store.h"
 #include "image/worker_process.h"
@@ -28,6 +29,10 @@ struct SavedImport {
 // What `file_fd` (a directory or a file that can be read from its start) is; nullopt: no saved
 // image, so probably the tar of a root file system. A compressed archive is never taken for one.
 std::optional<SavedForm> detect_saved_form(int file_fd);
+
+// `archive` where it is a regular file or a directory, else (a pipe) a nameless copy of it in the
+// store's folder. Error: invalid where it is empty or larger than `limit` bytes.
+Result<Fd> as_file(const Store& store, Fd archive, std::uint64_t limit);
 
 // All images in it. They are called as the file says; with `name` there must be one image, and that
 // is its name. Of an image for several platforms this machine's is taken. Error: invalid with what
