@@ -87,17 +87,20 @@ class PullTest(unittest.TestCase):
         return lab.files_below(self.folder / "state" / "caisson" / "images" / "blobs")
 
 
-class EveryCaller(support.CallerTest):
+class EveryCaller(unittest.TestCase):
     def test_an_image_is_pulled_and_runs(self):
         shared = Shared.get()
         name = f"{shared.registry.name}/team/tool:1"
-        done = self.caller.caisson("image", "pull", name)
-        self.assertEqual(done.returncode, 0, done)
-        self.assertIn("2 layers", done.out, done)
-        done = self.run_in("--image", name, "--", "/bin/sh", "-c", "cat /etc/greeting; [ -e /gone ] || echo none")
-        self.assertEqual((done.returncode, done.out), (0, "hello\nnone\n"), done)
-        again = self.caller.caisson("image", "pull", "--json", name)
-        self.assertEqual(again.json()["downloaded"], 0, again)
+        for kind in harness.callers():
+            with self.subTest(kind=kind), harness.Caller(kind) as caller:
+                done = caller.caisson("image", "pull", name)
+                self.assertEqual(done.returncode, 0, done)
+                self.assertIn("2 layers", done.out, done)
+                script = "cat /etc/greeting; [ -e /gone ] || echo none"
+                done = caller.caisson("run", "--image", name, "--", "/bin/sh", "-c", script)
+                self.assertEqual((done.returncode, done.out), (0, "hello\nnone\n"), done)
+                again = caller.caisson("image", "pull", "--json", name)
+                self.assertEqual(again.json()["downloaded"], 0, again)
 
 
 class Forms(PullTest):
@@ -568,8 +571,10 @@ class Files(PullTest):
         lab.run("skopeo", "copy", f"oci:{self.shared.layout}:t", f"docker-archive:{saved}:team/saved:2")
         done = self.caller.caisson("image", "import", "-", input=saved.read_bytes())
         self.assertEqual(done.returncode, 0, done)
-        self.assertIn("team/saved:2", done.out)
-        for name in ("mine:1", "team/saved:2"):
+        # As skopeo calls it: with the host that it takes for a short name's.
+        saved_name = done.out.rsplit(": ", 1)[0]
+        self.assertTrue(saved_name.endswith("team/saved:2"), done)
+        for name in ("mine:1", saved_name):
             done = self.caller.caisson("run", "--image", name, "--", "/bin/cat", "/etc/greeting")
             self.assertEqual((done.returncode, done.out), (0, "hello\n"), done)
 
