@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Iterator, NamedTuple
 
 # From low to high. A folder of src/ includes only folders before it; the guest stands on base alone.
-LAYERS = ["base", "policy", "image", "wall", "launcher", "egress", "box", "cli"]
+LAYERS = ["base", "policy", "image", "wall", "launcher", "egress", "box", "build", "cli"]
 ALONE = {"guest": {"base", "guest"}}
 # Whose programs have the guest built in.
 HOLDS_GUEST = {"launcher", "box"}
@@ -241,7 +241,8 @@ def tree_files(root: str) -> list[str]:
     else:
         names = []
         for folder, folders, files in os.walk(root):
-            folders[:] = [name for name in folders if name not in ("build", ".git", "__pycache__")]
+            left_out = {".git", "__pycache__"} | ({"build"} if folder == root else set())
+            folders[:] = [name for name in folders if name not in left_out]
             names += [os.path.relpath(os.path.join(folder, name), root) for name in files]
     return sorted(set(names))
 

@@ -72,12 +72,17 @@ struct TerminalSize {
 
 // One command, and where its bytes come from and go to.
 struct Command {
-  // Program and arguments; the program is looked up in the PATH inside. Not empty.
+  // Program and arguments; the program is looked up in the PATH inside. Not empty, unless the image
+  // stands in.
   std::vector<std::string> arguments;
-  // Added to the image's variables; nothing of the caller's environment is inherited.
+  // As `docker run` has it: the image's entrypoint, or the spec's, stands before `arguments`, and
+  // where those are empty the image's own command does. Only for a sandbox that this object made.
+  bool from_image = false;
+  // Added to the spec's and the image's variables; nothing of the caller's environment is
+  // inherited.
   std::map<std::string, std::string> env;
-  std::string workdir;  // absolute path inside; empty: the user's home
-  std::string user;     // NAME, UID[:GID] or NAME:GROUP inside; empty: the image's
+  std::string workdir;  // absolute path inside; empty: the spec's, the image's, the user's home
+  std::string user;     // NAME, UID[:GID] or NAME:GROUP inside; empty: the spec's or the image's
   // A terminal instead of pipes: stdout and stderr both arrive as kStdout.
   std::optional<TerminalSize> terminal;
   // Standard input: these bytes, then end of file …
@@ -118,9 +123,14 @@ struct SandboxInfo {
   // Who commands run as unless they say otherwise, and that user's numbers inside.
   std::string user;
   std::uint32_t uid = 0, gid = 0;
+  // What the image says that its program listens on ("8080/tcp"); nothing is published for it.
+  std::vector<std::string> exposed_ports;
 };
 
 struct CreateOptions;
+namespace box {
+struct Access;
+}  // namespace box
 
 class Sandbox {
  public:
@@ -201,6 +211,7 @@ class Sandbox {
   Status end();
 
  private:
+  friend struct box::Access;
   struct State;
   explicit Sandbox(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
@@ -219,7 +230,10 @@ struct CreateOptions {
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.
   bool only_command = false;
-  // Sandbox::take_layer() is wanted. Not for the host image, nor for a detached sandbox.
+  // Sandbox::take_layer() is wanted. Not for the host image, nor for a detached sandbox. Whose
+  // files of the image are whose is settled by the spec's user, as everywhere: who runs a command
+  // as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
+  // Command::user.
   bool keep_layer = false;
   // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside
   // reaches anything. Not for a detached sandbox.

@@ -103,7 +103,11 @@ struct SpecValues {
   std::string image;  // empty: the default (base where it is there, else host)
   WallKind wall = WallKind::kAuto;
   bool allow_emulation = false;  // emulation: allow
+  // The image's entrypoint stands before it, as `docker run` has it; empty: the image's own
+  // command.
   std::vector<std::string> command;
+  // Instead of the image's entrypoint and command; an empty list: none at all.
+  std::optional<std::vector<std::string>> entrypoint;
   std::map<std::string, std::string> env;
   std::string user;  // empty: the image's; NAME or UID, then :GROUP or :GID if wanted
   Privileges privileges = Privileges::kNone;

@@ -111,7 +111,7 @@ enum class Tag : std::uint16_t {
   kBirthCgroup = kCritical | 32,
   kSyscallProfile = 23,  // u8
   kWantListener = 24,    // u8: send the seccomp listener with the kStarted event
-  kPrivileges = 25,      // u8: 0 none, 1 sudo
+  kPrivileges = 25,      // u8: 0 none, 1 sudo; of a file's OPEN: as uid 0, with sudo's rights
   kOutputLimit = 26,     // u64
   kTimeLimitMs = 27,
   kCpuLimitMs = 28,  // u64

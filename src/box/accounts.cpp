@@ -66,14 +66,17 @@ Account find_account_in(std::string_view passwd, std::string_view group, std::st
   const auto uid = number(name);
   const std::string_view line =
       uid.has_value() ? find_line(passwd, 2, name) : find_line(passwd, 0, name);
-  account.uid = uid.has_value() ? *uid : number(field(line, 2)).value_or(1000);
+  const auto named = uid.has_value() ? uid : number(field(line, 2));
+  account.uid = named.value_or(1000);
+  if (!named.has_value()) account.unknown = "user " + std::string(name);
   account.gid = number(field(line, 3)).value_or(account.uid);
   if (colon == std::string_view::npos) return account;
   const std::string_view group_name = user.substr(colon + 1);
-  const auto gid = number(group_name);
-  account.gid = gid.has_value()
-                    ? *gid
-                    : number(field(find_line(group, 0, group_name), 2)).value_or(account.gid);
+  auto gid = number(group_name);
+  if (!gid.has_value()) gid = number(field(find_line(group, 0, group_name), 2));
+  if (!gid.has_value() && account.unknown.empty())
+    account.unknown = "group " + std::string(group_name);
+  account.gid = gid.value_or(account.gid);
   return account;
 }
 

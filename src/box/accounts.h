@@ -16,11 +16,13 @@ struct Account {
   std::uint32_t uid = 1000, gid = 1000;
   // What to ask the guest for: `user` as given, or the default's name.
   std::string user = "1000";
+  // The name that the image does not know, "user NAME" or "group NAME"; empty: all is known.
+  std::string unknown;
 };
 
 // `user` as in a spec: empty (the image's default: 1000 where it has such a user, else 0), NAME,
 // UID[:GID] or NAME:GROUP. `image_root_fd` is the image's root directory, -1 for the host image,
-// whose users are root and user. An unknown name is taken for 1000:1000.
+// whose users are root and user. An unknown name is taken for 1000:1000, and told.
 Account find_account(int image_root_fd, const std::string& user);
 
 // The pure part.

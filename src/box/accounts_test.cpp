@@ -26,6 +26,8 @@ TEST(FindAccount, NamesNumbersAndGroups) {
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "77").gid, 77u);
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "77:88").gid, 88u);
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "web").user, "web");
+  for (const char* user : {"", "web", "web:staff", "1000", "77", "77:88"})
+    EXPECT_EQ(find_account_in(kPasswd, kGroup, user).unknown, "") << user;
 }
 
 TEST(FindAccount, WhatIsMalformedOrUnknownCountsAsAbsent) {
@@ -33,6 +35,9 @@ TEST(FindAccount, WhatIsMalformedOrUnknownCountsAsAbsent) {
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "odd").uid, 1000u);
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "web:nogroup").gid, 33u);
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "99999999999999999999").uid, 1000u);
+  EXPECT_EQ(find_account_in(kPasswd, kGroup, "nobody").unknown, "user nobody");
+  EXPECT_EQ(find_account_in(kPasswd, kGroup, "web:nogroup").unknown, "group nogroup");
+  EXPECT_EQ(find_account_in(kPasswd, kGroup, "nobody:nogroup").unknown, "user nobody");
 }
 
 }  // namespace

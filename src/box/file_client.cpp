@@ -25,7 +25,12 @@ Result<InsideEntry> entry_of(const proto::FieldReader& fields) {
       type > static_cast<std::uint64_t>(proto::FileType::kBlockDevice))
     return fail(broken("a file of unknown type"));
   entry.type = static_cast<proto::FileType>(type);
-  entry.mode = static_cast<std::uint32_t>(fields.number_or_none(Tag::kMode).value_or(0) & 0777);
+  entry.all_mode =
+      static_cast<std::uint32_t>(fields.number_or_none(Tag::kMode).value_or(0) & 07777);
+  entry.mode = entry.all_mode & 0777;
+  entry.uid = static_cast<std::uint32_t>(fields.number_or_none(Tag::kUid).value_or(0));
+  entry.gid = static_cast<std::uint32_t>(fields.number_or_none(Tag::kGid).value_or(0));
+  entry.size = fields.number_or_none(Tag::kSize).value_or(0);
   entry.modified = fields.number_or_none(Tag::kMtimeNs);
   if (fields.has(Tag::kTarget)) {
     TRY_ASSIGN(const std::string_view target, fields.text(Tag::kTarget));
@@ -55,6 +60,7 @@ proto::Fields FileClient::fields(FileOperation operation, const std::string& pat
   fields.put_u8(Tag::kOperation, static_cast<std::uint8_t>(operation));
   fields.put(Tag::kPath, path);
   if (!user_.empty()) fields.put(Tag::kUser, user_);
+  if (rights_ == FileRights::kSudo) fields.put_u8(Tag::kPrivileges, 1);
   return fields;
 }
 
@@ -139,7 +145,7 @@ Status FileClient::settle() {
   return collect(0);
 }
 
-Result<std::optional<InsideEntry>> FileClient::look(const std::string& path) {
+Result<std::optional<InsideEntry>> FileClient::look(const std::string& path, Follow follow) {
   std::optional<InsideEntry> entry;
   Request request;
   request.what = "stat " + path;
@@ -147,8 +153,10 @@ Result<std::optional<InsideEntry>> FileClient::look(const std::string& path) {
     TRY_ASSIGN(entry, entry_of(event));
     return {};
   };
-  TRY_ASSIGN(const std::uint32_t stream,
-             open(fields(FileOperation::kStat, path).put_u8(Tag::kFollow, 0), std::move(request)));
+  TRY_ASSIGN(
+      const std::uint32_t stream,
+      open(fields(FileOperation::kStat, path).put_u8(Tag::kFollow, follow == Follow::kYes ? 1 : 0),
+           std::move(request)));
   auto finished = finish(stream);
   if (!finished.has_value()) {
     if (finished.error().code() == Code::kNotFound) return std::nullopt;
@@ -208,6 +216,25 @@ Status FileClient::change_mode(const std::string& path, std::uint32_t mode) {
   return finish(stream);
 }
 
+Status FileClient::change_owner(const std::string& path, std::uint32_t uid, std::uint32_t gid) {
+  Request request;
+  request.what = "chown " + path;
+  TRY(open(fields(FileOperation::kChown, path)
+               .put_u32(Tag::kUid, uid)
+               .put_u32(Tag::kGid, gid)
+               .put_u8(Tag::kFollow, 0),
+           std::move(request)));
+  return {};
+}
+
+Status FileClient::remove(const std::string& path) {
+  Request request;
+  request.what = "remove " + path;
+  TRY_ASSIGN(const std::uint32_t stream,
+             open(fields(FileOperation::kRemove, path), std::move(request)));
+  return finish(stream);
+}
+
 Status FileClient::symlink(const std::string& path, std::string_view target) {
   const auto make = [&]() -> Status {
     Request request;
@@ -219,11 +246,7 @@ Status FileClient::symlink(const std::string& path, std::string_view target) {
   };
   auto made = make();
   if (made.has_value() || made.error().code() != Code::kAlreadyExists) return made;
-  Request request;
-  request.what = "remove " + path;
-  TRY_ASSIGN(const std::uint32_t stream,
-             open(fields(FileOperation::kRemove, path), std::move(request)));
-  TRY(finish(stream));
+  TRY(remove(path));
   return make();
 }
 
@@ -237,13 +260,15 @@ Status FileClient::set_modified(const std::string& path, std::uint64_t modified)
 }
 
 Status FileClient::write(const std::string& path, std::uint32_t mode, std::uint64_t modified,
-                         const Source& source) {
+                         const Source& source, Replace replace) {
   Request opened;
   opened.what = "write " + path;
-  TRY_ASSIGN(const std::uint32_t stream, open(fields(FileOperation::kWrite, path)
-                                                  .put_u32(Tag::kMode, mode)
-                                                  .put_u64(Tag::kMtimeNs, modified),
-                                              std::move(opened)));
+  TRY_ASSIGN(const std::uint32_t stream,
+             open(fields(FileOperation::kWrite, path)
+                      .put_u32(Tag::kMode, mode)
+                      .put_u64(Tag::kMtimeNs, modified)
+                      .put_u8(Tag::kAtomic, replace == Replace::kWhole ? 1 : 0),
+                  std::move(opened)));
   const auto channel = static_cast<std::uint8_t>(Channel::kIn);
   Request& request = open_.at(stream);
   for (;;) {

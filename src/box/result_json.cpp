@@ -127,6 +127,9 @@ json::Value info_value(const SandboxInfo& info) {
   value.set("user", info.user);
   value.set("uid", info.uid);
   value.set("gid", info.gid);
+  json::Value ports = json::Value::array();
+  for (const std::string& port : info.exposed_ports) ports.push(port);
+  value.set("exposed_ports", std::move(ports));
   return value;
 }
 
@@ -160,6 +163,11 @@ Result<SandboxInfo> parse_info(std::string_view text) {
   if (command == nullptr || command->as_array() == nullptr) return missing("command");
   for (const json::Value& argument : *command->as_array())
     if (const std::string* word = argument.as_string()) info.command.push_back(*word);
+  if (const json::Value* ports = value.find("exposed_ports");
+      ports != nullptr && ports->as_array() != nullptr) {
+    for (const json::Value& port : *ports->as_array())
+      if (const std::string* number = port.as_string()) info.exposed_ports.push_back(*number);
+  }
   const json::Value* created = value.find("created_ms");
   if (created == nullptr || created->as_integer() == nullptr) return missing("created_ms");
   info.created_ms = *created->as_integer();

@@ -16,11 +16,13 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/sys.h"
+#include "box/access.h"
 #include "box/accounts.h"
 #include "box/connection.h"
 #include "box/exec.h"
 #include "box/files.h"
 #include "box/host_path.h"
+#include "box/image_defaults.h"
 #include "box/launch.h"
 #include "box/layer_directory.h"
 #include "box/registry.h"
@@ -135,6 +137,52 @@ wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) 
   return plan;
 }
 
+// Who commands run as: the spec's user, else the image's, else ours.
+Result<box::Account> account_of(const policy::SpecValues& spec, const box::ImageDefaults& defaults,
+                                const image::ImageRef* files, const std::string& name) {
+  const int root_fd = files != nullptr ? files->root.fd.get() : -1;
+  const bool by_image = spec.user.empty() && !defaults.user.empty();
+  box::Account account = box::find_account(root_fd, by_image ? defaults.user : spec.user);
+  if (by_image && !account.unknown.empty())
+    return fail(Error::precondition("image " + name + ": its configuration's User: found '" +
+                                    defaults.user + "', but it has no " + account.unknown +
+                                    "; allowed are a user of its /etc/passwd and a group of its "
+                                    "/etc/group, numbers, or another one by --user"));
+  return account;
+}
+
+// What every command in the sandbox has.
+Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec,
+                    const box::ImageDefaults& defaults) {
+  std::map<std::string, std::string> env = spec.env;
+  env.insert(defaults.env.begin(), defaults.env.end());
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : env) {
+    plan.environment.push_back(name + "=" + value);
+    bytes += plan.environment.back().size() + 1;
+  }
+  if (env.size() > wall::kMaxPlanEnvironment || bytes > wall::kMaxPlanEnvironmentBytes)
+    return fail(Error::invalid(
+        "env: found " + std::to_string(env.size()) + " variables of " + std::to_string(bytes) +
+        " bytes, the image's included; allowed are " + std::to_string(wall::kMaxPlanEnvironment) +
+        " of " + std::to_string(wall::kMaxPlanEnvironmentBytes) + " bytes at most"));
+  plan.workdir = spec.workdir.empty() ? defaults.workdir : spec.workdir;
+  plan.directories = defaults.directories;
+  return {};
+}
+
+void add_image(wall::Plan& plan, PlanDescriptors& descriptors, const image::ImageRef* files) {
+  if (files == nullptr) return;
+  plan.image_fd = descriptors.add(files->root.fd.get());
+  if (files->root.mounted) {
+    plan.image = wall::PlanImage::kMount;
+    plan.image_file_fd = descriptors.add(files->root.file.get());
+    return;
+  }
+  plan.image = wall::PlanImage::kDirectory;
+  plan.image_id_base = files->disk_base();
+}
+
 Status check_wall(const policy::SpecValues& spec) {
   if (spec.wall == policy::WallKind::kAuto || spec.wall == policy::WallKind::kNamespace) return {};
   return fail(Error(Code::kUnimplemented,
@@ -150,8 +198,8 @@ struct Sandbox::State {
   std::optional<box::Connection> connection;
   std::optional<std::uint32_t> first_stream;  // of a command that was asked for already
   box::Account account;
-  std::map<std::string, std::string> env;
-  std::string workdir;
+  box::ImageDefaults image;
+  policy::SpecValues wanted;  // the spec of a sandbox that this object made
   std::vector<std::pair<std::string, box::HostTarget>> outputs;
   std::uint64_t disk = 0;
   // The lock that keeps the image's files in place.
@@ -161,12 +209,16 @@ struct Sandbox::State {
   Fd egress_listener;
   bool closed = false;
 
-  // What a command leaves open is the spec's.
-  Command with_defaults(const Command& command) const {
+  // What a command leaves open is the spec's and the image's; the supervisor adds variables and the
+  // working directory, since it serves clients who know neither.
+  Result<Command> with_defaults(const Command& command) const {
     Command full = command;
-    full.env.insert(env.begin(), env.end());
-    if (full.workdir.empty()) full.workdir = workdir;
     if (full.user.empty()) full.user = account.user;
+    if (!command.from_image) return full;
+    full.arguments = box::command_line(image, wanted, command.arguments);
+    if (full.arguments.empty())
+      return fail(Error::invalid("no program to run: none is given and the image " + info.image +
+                                 " names none; caisson run [OPTIONS] -- PROGRAM [ARGUMENT...]"));
     return full;
   }
   Status copy_grants(const policy::SpecValues& spec, std::vector<box::HostPath>& sources);
@@ -262,14 +314,18 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     return fail(Error::invalid(
         "keep_layer: the host image has no layer of changes over it; allowed is an image that "
         "was imported"));
-  const int root_fd = files != nullptr ? files->root.fd.get() : -1;
-  state->account = box::find_account(root_fd, spec->user);
-  wall::Plan plan = plan_of(spec.values(), state->account);
   if (files != nullptr) {
-    plan.image = wall::PlanImage::kDirectory;
-    plan.image_fd = descriptors.add(root_fd);
-    plan.image_id_base = files->disk_base();
+    TRY_ASSIGN(state->image, box::defaults_of(files->config, image.name));
   }
+  state->wanted = spec.values();
+  TRY_ASSIGN(state->account, account_of(spec.values(), state->image, files, image.name));
+  SandboxInfo& info = state->info;
+  info.image = image.name;
+  // A sandbox that would have nothing to do is not made.
+  if (options.first_command != nullptr) TRY(state->with_defaults(*options.first_command));
+  wall::Plan plan = plan_of(spec.values(), state->account);
+  TRY(add_defaults(plan, spec.values(), state->image));
+  add_image(plan, descriptors, files);
   Fd layers;
   if (spec->layer == policy::LayerKind::kQuota) {
     TRY_ASSIGN(layers, box::open_layer_directory());
@@ -303,11 +359,10 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   // What is copied in has to be there before the command is.
   const Command* first = copied.empty() ? options.first_command : nullptr;
   plan.single = first != nullptr && options.only_command && spec->outputs.empty() ? 1 : 0;
-  SandboxInfo& info = state->info;
   info.id = plan.id;
   info.wall = kWallName;
-  info.image = image.name;
-  info.command = spec->command;
+  info.command = box::command_line(state->image, spec.values(), spec->command);
+  info.exposed_ports = state->image.exposed_ports;
   info.created_ms = now_ms();
   if (plan.timeout_ms != 0)
     info.deadline_ms = info.created_ms + static_cast<std::int64_t>(plan.timeout_ms);
@@ -321,14 +376,12 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   // Not named by the plan: the launcher keeps it open for as long as the sandbox lives.
   if (files != nullptr && files->in_use.valid()) descriptors.add(files->in_use.get());
   if (image.files.has_value()) state->image_in_use = std::move(image.files->in_use);
-  state->env = spec->env;
-  state->workdir = spec->workdir;
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));
   if (first != nullptr) {
-    TRY_ASSIGN(state->first_stream,
-               box::open_exec(*state->connection, state->with_defaults(*first)));
+    TRY_ASSIGN(const Command full, state->with_defaults(*first));
+    TRY_ASSIGN(state->first_stream, box::open_exec(*state->connection, full));
     // It waits in the socket until the supervisor is ready to look.
     TRY(state->connection->progress(POLLOUT));
   }
@@ -369,6 +422,10 @@ const std::vector<std::string>& Sandbox::notes() const {
   return state_->notes;
 }
 
+box::Connection& box::Access::connection(Sandbox& sandbox) {
+  return *sandbox.state_->connection;
+}
+
 Result<image::KeptLayer> Sandbox::take_layer() {
   if (!state_->kept_layer.has_value())
     return fail(
@@ -388,14 +445,15 @@ Result<Fd> Sandbox::take_egress_listener() {
 }
 
 Result<RunResult> Sandbox::run(const Command& command, const RunOptions& options) {
-  const Command full = state_->with_defaults(command);
+  TRY_ASSIGN(const Command full, state_->with_defaults(command));
   const auto stream = std::exchange(state_->first_stream, std::nullopt);
   if (!stream.has_value()) return box::run_exec(*state_->connection, full, options);
   return box::run_exec(*state_->connection, *stream, full, options);
 }
 
 Result<std::optional<Outcome>> Sandbox::start(const Command& command) {
-  return box::start_exec(*state_->connection, state_->with_defaults(command));
+  TRY_ASSIGN(const Command full, state_->with_defaults(command));
+  return box::start_exec(*state_->connection, full);
 }
 
 Result<std::optional<Outcome>> Sandbox::attach(Follow follow, const RunOptions& options) {
@@ -459,6 +517,7 @@ Status Sandbox::end() {
 Result<RunResult> run(const SandboxSpec& spec, const RunOptions& options) {
   Command command;
   command.arguments = spec->command;
+  command.from_image = true;
   TRY_ASSIGN(Sandbox sandbox,
              Sandbox::create(spec, {.first_command = &command, .only_command = true}));
   TRY_ASSIGN(RunResult result, sandbox.run(command, options));

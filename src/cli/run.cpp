@@ -20,7 +20,11 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<Option, 7> kOwnOptions = {{
+constexpr std::array<Option, 8> kOwnOptions = {{
+    {.name = "--entrypoint",
+     .value = "PROGRAM",
+     .help = "Run PROGRAM with the given arguments instead of the image's entrypoint and command; "
+             "'' runs what is given alone."},
     {.name = "--detach",
      .letter = 'd',
      .help = "Leave it running and print its id; see caisson ps, logs, exec, cp and kill. It ends "
@@ -184,7 +188,7 @@ int run_attached(const SandboxSpec& spec, const Command& command, Sandbox::Begun
 
 constinit const CommandTable kRunTable = {
     .name = "run",
-    .synopsis = "[OPTIONS] [--] PROGRAM [ARGUMENT...]",
+    .synopsis = "[OPTIONS] [--] [PROGRAM] [ARGUMENT...]",
     .summary = "Run a program in a sandbox that is gone when it ends",
     .text =
         "The program sees the image's files and what the options grant it; it has no network, no "
@@ -220,14 +224,11 @@ int run_run(const Parsed& parsed) {
     write_all(1, policy::print_spec(*spec, policy::Format::kYaml));
     return 0;
   }
-  if ((*spec)->command.empty())
-    return fail_run(Error::invalid("no program to run; caisson run [OPTIONS] -- PROGRAM "
-                                   "[ARGUMENT...]"),
-                    report);
   auto input = open_input(parsed);
   if (!input.has_value()) return fail_run(input.error(), report);
   Command command;
   command.arguments = (*spec)->command;
+  command.from_image = true;
   if (!parsed.has("--detach")) {
     command.input_fd = input_descriptor(parsed, *input);
     return run_attached(*spec, command, std::move(begun), report);

@@ -197,6 +197,9 @@ Status take_option(Gathered& gathered, std::string_view name, const std::string&
     patch.env[variable.first] = variable.second;
   } else if (name == "--image") {
     patch.image = value;
+  } else if (name == "--entrypoint") {
+    patch.entrypoint.emplace();
+    if (!value.empty()) patch.entrypoint->push_back(value);
   } else if (name == "--user") {
     patch.user = value;
   } else if (name == "--workdir") {

@@ -52,6 +52,14 @@ bool setgroups_is_denied() {
          std::strncmp(text, "deny", 4) == 0;
 }
 
+Status keep_sudo_capabilities() {
+  TRY_ASSIGN(Capabilities sets, read_capabilities());
+  sets.permitted &= kSudoCapabilities;
+  sets.effective = sets.permitted;
+  sets.inheritable = 0;
+  return write_capabilities(sets);
+}
+
 constexpr std::uint64_t kLandlockFilesAbi1 = (1ull << 13) - 1;
 
 }  // namespace
@@ -198,7 +206,10 @@ Result<Confined> give_up_rights(const ConfineOptions& options) {
     }
   }
   // Landlock and seccomp without no_new_privs need CAP_SYS_ADMIN, so the capabilities go last then.
-  if (drops && !no_new_privs) TRY(named(clear_capabilities(), "confine: capabilities"));
+  if (drops && !no_new_privs) {
+    const bool keeps = options.keep_capabilities && options.uid == 0;
+    TRY(named(keeps ? keep_sudo_capabilities() : clear_capabilities(), "confine: capabilities"));
+  }
   return confined;
 }
 

@@ -33,6 +33,8 @@ struct ConfineOptions {
   gid_t gid = 65534;
   std::span<const gid_t> groups;
   Privileges privileges = Privileges::kNone;
+  // With kSudo and uid 0: the process keeps what execve would give it, since it does not call that.
+  bool keep_capabilities = false;
   seccomp::Profile profile = seccomp::Profile::kDefault;
   bool want_listener = false;
   bool no_setid = false;  // refuse set-id modes (a writable grant in a rootful run)

@@ -33,7 +33,11 @@ Status become_user(const proto::FieldReader& fields, const Inside& inside) {
   options.uid = account.uid;
   options.gid = account.gid;
   options.groups = account.groups;
-  options.no_setid = true;
+  // The supervisor lets this pass where the sandbox's commands may have it too.
+  const bool sudo = fields.number_or_none(Tag::kPrivileges) == 1;
+  options.privileges = sudo ? Privileges::kSudo : Privileges::kNone;
+  options.keep_capabilities = sudo;
+  options.no_setid = !sudo;
   options.disabled_mechanisms = inside.disabled_mechanisms;
   TRY(confine(options));
   return {};

@@ -1,5 +1,6 @@
 // A shell's way to the image store, for tests: import NAME FILE|- [ENTRIES BYTES RATIO], list,
-// resolve NAME, remove NAME, sweep. The store is state_directory()'s, so CAISSON_STATE_DIR chooses.
+// resolve NAME, remove NAME, sweep, and steps (the names of image/store_steps.h). The store is
+// state_directory()'s, so CAISSON_STATE_DIR chooses.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,12 +9,17 @@
 #include <string>
 
 #include "image/import.h"
+#include "image/store_steps.h"
 
 namespace caisson::image {
 namespace {
 
 Status run(int count, char** arguments) {
   const std::string command = count > 1 ? arguments[1] : "";
+  if (command == "steps") {
+    for (const std::string_view step : kStoreSteps) std::printf("%s\n", std::string(step).c_str());
+    return {};
+  }
   TRY_ASSIGN(Store store, Store::open());
   if (command == "import" && count >= 4) {
     const std::string file = arguments[3];
@@ -41,7 +47,9 @@ Status run(int count, char** arguments) {
   }
   if (command == "remove" && count == 3) return store.remove(arguments[2]);
   if (command == "sweep") return store.sweep();
-  return fail(Error::invalid("usage: import NAME FILE|-, list, resolve NAME, remove NAME, sweep"));
+  return fail(
+      Error::invalid("usage: import NAME FILE|-, list, resolve NAME, remove NAME, sweep, "
+                     "steps"));
 }
 
 }  // namespace

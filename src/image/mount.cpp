@@ -164,7 +164,7 @@ Result<ImageRoot> open_root(int chain_directory_fd) {
   }
   constexpr ErofsMethod kOrder[] = {ErofsMethod::kBuffered, ErofsMethod::kLoop};
   TRY_ASSIGN(Tried tried, mount_first(file->get(), kOrder));
-  return ImageRoot{.fd = std::move(tried.mount), .mounted = true};
+  return ImageRoot{.fd = std::move(tried.mount), .mounted = true, .file = std::move(*file)};
 }
 
 Result<SharedRoot> SharedRoot::open(int chain_directory_fd, int place_fd) {
@@ -179,7 +179,7 @@ Result<SharedRoot> SharedRoot::open(int chain_directory_fd, int place_fd) {
   constexpr ErofsMethod kOrder[] = {ErofsMethod::kDirect, ErofsMethod::kLoop,
                                     ErofsMethod::kBuffered};
   TRY_ASSIGN(Tried tried, mount_first(file->get(), kOrder));
-  shared.root_ = ImageRoot{.fd = std::move(tried.mount), .mounted = true};
+  shared.root_ = ImageRoot{.fd = std::move(tried.mount), .mounted = true, .file = std::move(*file)};
   shared.how_ = to_string(tried.method);
   if (place_fd < 0) return shared;
   TRY(sys::move_mount(shared.root_.fd.get(), place_fd, ""));
@@ -219,7 +219,10 @@ Result<ImageRoot> SharedRoot::clone() const {
         "this kernel (before 6.15) clones only what is attached, and SharedRoot::open() was given "
         "no place for it"));
   if (!tree.has_value()) return fail(std::move(tree).error());
-  return ImageRoot{.fd = std::move(*tree), .mounted = true};
+  ImageRoot root{.fd = std::move(*tree), .mounted = true};
+  root.file = Fd(::fcntl(root_.file.get(), F_DUPFD_CLOEXEC, 0));
+  if (!root.file.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
+  return root;
 }
 
 std::string MountSupport::encode() const {

@@ -43,6 +43,7 @@ struct ImageRoot {
   // A detached mount, else an O_PATH directory.
   Fd fd;
   bool mounted = false;
+  Fd file;  // what is mounted
 };
 
 // A detached mount of the erofs file. Root alone. Error: the system call's.

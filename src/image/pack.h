@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "image/kept_layer.h"
+#include "image/store.h"
 #include "image/worker_process.h"
 
 namespace caisson::image {
@@ -42,5 +43,14 @@ struct PackedFile {
 // layer cannot be in an image (a name of 4096 bytes and more, an id that the sandbox had not).
 Result<PackedFile> pack_layer_to(int file_fd, const KeptLayer& layer, const PackLimits& limits,
                                  const Progress& progress);
+
+struct PackedLayer {
+  LayerRef layer;
+  std::uint64_t entries = 0, bytes = 0;  // as in PackedFile
+};
+
+// The same into a blob of the store. Without entries there is none, and the layer is empty.
+Result<PackedLayer> pack_layer(Store& store, const KeptLayer& layer, const PackLimits& limits = {},
+                               const Progress& progress = {});
 
 }  // namespace caisson::image

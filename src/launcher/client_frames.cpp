@@ -187,6 +187,11 @@ Status Supervisor::open_stream(std::uint64_t id, const proto::Frame& frame) {
     if (auto opened = open_command(id, frame, fields); !opened) refuse(id, stream, opened.error());
     return {};
   }
+  if (plan_.privileges == 0 && fields.has(Tag::kPrivileges)) {
+    refuse(id, stream,
+           Error{Code::kPermissionDenied, "privileges: this sandbox's commands have none"});
+    return {};
+  }
   if (kind == Kind::kControl) {
     const auto operation = fields.number_or_none(Tag::kControlOperation);
     const auto allowed = [&](proto::ControlOperation wanted) {

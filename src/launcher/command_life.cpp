@@ -14,7 +14,7 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
                                 const proto::FieldReader& fields) {
   // What only we may say does not come from a client.
   for (const Tag tag : {Tag::kCgroup, Tag::kBirthCgroup, Tag::kRlimit, Tag::kSyscallProfile,
-                        Tag::kWantListener, Tag::kPrivileges, Tag::kNoSetid}) {
+                        Tag::kWantListener, Tag::kPrivileges, Tag::kNoSetid, Tag::kDefaultEnv}) {
     if (fields.has(tag)) return fail(Error::invalid("a field that a client does not send"));
   }
   const bool listener = box_->channel_passes_descriptors();
@@ -35,13 +35,17 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
       .put_u8(Tag::kWantListener, listener ? 1 : 0)
       .put_u8(Tag::kPrivileges, plan_.privileges);
   if (writable) ours.put_u8(Tag::kNoSetid, 1);
+  for (const std::string& setting : plan_.environment) ours.put(Tag::kDefaultEnv, setting);
+  if (!plan_.workdir.empty() && !fields.has(Tag::kCwd)) ours.put(Tag::kCwd, plan_.workdir);
   const std::size_t births = slot->born_in_last() ? 1 : 0;
   if (births != 0) ours.put_u8(Tag::kBirthCgroup, 1);
   if (descriptors.size() > births)
     ours.put_u8(Tag::kCgroup, static_cast<std::uint8_t>(descriptors.size() - births));
   const std::string payload = frame.payload + ours.bytes();
   if (payload.size() > proto::kMaxPayload)
-    return fail(Error::invalid("arguments and environment are longer than 64 KiB together"));
+    return fail(
+        Error::invalid("arguments and environment, the image's included, are longer "
+                       "than 64 KiB together"));
 
   Stream& stream = add_stream(id, frame.header.stream, Kind::kExec);
   stream.command = std::make_unique<Command>(plan_, std::move(slot));

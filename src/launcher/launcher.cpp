@@ -32,6 +32,17 @@ struct Request {
   wall::Plan plan;
   std::vector<Fd> owned;  // behind the plan's numbers
   Fd client, run_directory;
+
+  // Closes what the plan names. The rest came to be kept for as long as the sandbox lives: the lock
+  // on its image's files.
+  void close_named() {
+    auto close_one = [&](bool named, std::uint32_t number) {
+      if (named && number < owned.size()) owned[number].reset();
+    };
+    close_one(plan.image != wall::PlanImage::kHost, plan.image_fd);
+    close_one(wall::lies_on_disk(plan), plan.layer_fd);
+    for (const wall::PlanGrant& grant : plan.grants) close_one(true, grant.fd);
+  }
 };
 
 // The first message: which sandbox, and where.
@@ -324,7 +335,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   // Beside the supervisor, which clones meanwhile and then waits for both.
   (*prepared)->complete(broker_here.get());
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
-  request->owned.clear();
+  request->close_named();
   auto handle = sys::pidfd_open(supervisor);
   bool orderly = false;
   if (handle) {

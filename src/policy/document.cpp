@@ -156,14 +156,14 @@ Status read_truth(const Node& node, const std::string& path, bool& value) {
   return fail(wrong_at(node, path, "true or false"));
 }
 
-Status read_command(const Node& node, const std::string& path, SpecValues& values) {
+Status read_words(const Node& node, const std::string& path, std::vector<std::string>& words) {
   if (node.kind != Node::Kind::kList) {
     return fail(wrong_at(node, path, "a list such as [python3, main.py]"));
   }
   for (std::size_t i = 0; i < node.items.size(); ++i) {
     TRY_ASSIGN(std::string argument,
                read_text(node.items[i], path + "[" + std::to_string(i) + "]"));
-    values.command.push_back(std::move(argument));
+    words.push_back(std::move(argument));
   }
   return {};
 }
@@ -277,7 +277,7 @@ Status read_secrets(const Node& node, const std::string& path, SpecValues&) {
   return {};
 }
 
-constexpr std::array<Key, 17> kKeys = {{
+constexpr std::array<Key, 18> kKeys = {{
     {"image",
      [](const Node& node, const std::string& path, SpecValues& values) -> Status {
        TRY_ASSIGN(values.image, read_word(node, path, "an image's name"));
@@ -289,7 +289,12 @@ constexpr std::array<Key, 17> kKeys = {{
      [](const Node& node, const std::string& path, SpecValues& values) {
        return read_enum(node, path, kEmulationNames, values.allow_emulation);
      }},
-    {"command", read_command},
+    {"command", [](const Node& node, const std::string& path,
+                   SpecValues& values) { return read_words(node, path, values.command); }},
+    {"entrypoint",
+     [](const Node& node, const std::string& path, SpecValues& values) {
+       return read_words(node, path, values.entrypoint.emplace());
+     }},
     {"env", read_env},
     {"user",
      [](const Node& node, const std::string& path, SpecValues& values) -> Status {

@@ -21,6 +21,7 @@ image: base
 wall: namespace
 emulation: deny
 command: [python3, main.py, -c, "x y", 10, true]
+entrypoint: [env, A=1]
 env: {LANG: C.UTF-8, DEBUG: 1, EMPTY: ""}
 user: user
 privileges: sudo
@@ -49,6 +50,7 @@ SpecValues everything() {
   v.image = "base";
   v.wall = WallKind::kNamespace;
   v.command = {"python3", "main.py", "-c", "x y", "10", "true"};
+  v.entrypoint = {"env", "A=1"};
   v.env = {{"LANG", "C.UTF-8"}, {"DEBUG", "1"}, {"EMPTY", ""}};
   v.user = "user";
   v.privileges = Privileges::kSudo;
@@ -87,7 +89,7 @@ TEST(Document, ReadsEveryKeyFromYaml) {
 TEST(Document, ReadsEveryKeyFromJson) {
   const auto values = parse_spec(R"({
     "image": "base", "wall": "namespace", "emulation": "deny",
-    "command": ["python3", "main.py", "-c", "x y", "10", "true"],
+    "command": ["python3", "main.py", "-c", "x y", "10", "true"], "entrypoint": ["env", "A=1"],
     "env": {"LANG": "C.UTF-8", "DEBUG": "1", "EMPTY": ""}, "user": "user",
     "privileges": "sudo", "profile": "browser", "on_refusal": "kill", "workdir": "/home/user", "hostname": "box",
     "layer": "quota",
@@ -186,6 +188,8 @@ TEST(Document, RefusesYamlWithKeyFoundAndAllowed) {
           {"command: {a: b}", "line 1: command", "a mapping", "a list such as"},
           {"command:\n- a\n- [b]", "line 3: command[1]", "a list", "a text"},
           {"command: [a, ]\nenv: [A=1]", "line 2: env", "a list", "a mapping such as"},
+          {"entrypoint: sh", "line 1: entrypoint", "\"sh\"", "a list such as"},
+          {"entrypoint: [[a]]", "line 1: entrypoint[0]", "a list", "a text"},
           {"command: [a, ~]", "line 1: command[1]", "nothing", "write \"\""},
           {"env: {A: }", "line 1: env.A", "nothing", "a text"},
           {"env: {A: 1, A: 2}", "line 1: env.A", "the key twice", "each key once"},
@@ -291,6 +295,7 @@ TEST(Document, PrintsTheCanonicalForm) {
 wall: namespace
 emulation: deny
 command: [python3, main.py, "-c", "x y", "10", "true"]
+entrypoint: [env, "A=1"]
 env:
   DEBUG: "1"
   EMPTY: ""

@@ -172,6 +172,7 @@ SpecValues merge(SpecValues document, SpecPatch flags) {
   lay_over(values.on_refusal, flags.on_refusal);
   lay_over(values.layer, flags.layer);
   lay_over(values.network, flags.network);
+  if (flags.entrypoint.has_value()) values.entrypoint = std::move(flags.entrypoint);
   if (!flags.command.empty()) values.command = std::move(flags.command);
   for (auto& [name, value] : flags.env) values.env[name] = std::move(value);
   // Flags that contradict each other stay beside each other, for validation to see.

@@ -26,7 +26,8 @@ struct SpecPatch {
   std::optional<OnRefusal> on_refusal;
   std::optional<LayerKind> layer;
   std::optional<NetworkMode> network;
-  std::vector<std::string> command;        // replaces the document's where it is not empty
+  std::vector<std::string> command;  // replaces the document's where it is not empty
+  std::optional<std::vector<std::string>> entrypoint;
   std::map<std::string, std::string> env;  // wins over the document's of the same name
   std::vector<Grant> grants;               // wins over the document's with the same `to`
   std::vector<Output> outputs;             // the same

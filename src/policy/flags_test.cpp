@@ -242,6 +242,7 @@ TEST(Merge, FlagsWinOverTheDocument) {
   flags.layer = LayerKind::kQuota;
   flags.network = NetworkMode::kDeny;
   flags.command = {"c"};
+  flags.entrypoint = {"sh", "-c"};
   flags.env = {{"B", "3"}, {"C", "4"}};
   flags.grants = {{"z", "/y", kRw}, {"q", "/q", kCopy}};
   flags.outputs = {{"/t", "s"}};
@@ -261,6 +262,7 @@ TEST(Merge, FlagsWinOverTheDocument) {
   EXPECT_EQ(merged.on_refusal, OnRefusal::kKill);
   EXPECT_EQ(merged.layer, LayerKind::kQuota);
   EXPECT_THAT(merged.command, ElementsAre("c"));
+  EXPECT_EQ(merged.entrypoint, (std::vector<std::string>{"sh", "-c"}));
   EXPECT_EQ(merged.env, (std::map<std::string, std::string>{{"A", "1"}, {"B", "3"}, {"C", "4"}}));
   EXPECT_THAT(merged.grants,
               ElementsAre(Grant{"x", "/x", kRo}, Grant{"z", "/y", kRw}, Grant{"q", "/q", kCopy}));

@@ -26,6 +26,11 @@ json::Value tree_of(const SpecValues& values) {
   json::Value command = json::Value::array();
   for (const std::string& argument : values.command) command.push(text_value(argument));
   root.set("command", std::move(command));
+  if (values.entrypoint.has_value()) {
+    json::Value entrypoint = json::Value::array();
+    for (const std::string& argument : *values.entrypoint) entrypoint.push(text_value(argument));
+    root.set("entrypoint", std::move(entrypoint));
+  }
   json::Value::Object env;
   for (const auto& [name, value] : values.env) env.push_back({name, text_value(value)});
   root.set("env", std::move(env));

@@ -22,6 +22,10 @@ class RandomSpec {
     v.allow_emulation = chance(3) && (v.wall == WallKind::kAuto || v.wall == WallKind::kMicrovm);
     for (auto n = below(6); n > 0; --n) v.command.push_back(text());
     if (!v.command.empty() && v.command[0].empty()) v.command[0] = "sh";
+    if (chance(3)) {
+      for (auto n = below(3); n > 0; --n) v.entrypoint.emplace().push_back("/bin/" + component());
+      if (!v.entrypoint.has_value()) v.entrypoint.emplace();
+    }
     for (auto n = below(6); n > 0; --n) {
       std::string name =
           pick({"PATH", "A", "null", "~",  "true", "<<", "1", "a b", "é:", "- x", "?", "{a",

@@ -78,6 +78,31 @@ Status check_limits(const SpecValues& values) {
   return {};
 }
 
+// `total` grows by its bytes.
+Status check_entrypoint(const SpecValues& values, std::size_t& total) {
+  if (!values.entrypoint.has_value()) return {};
+  if (values.entrypoint->size() > kMaxArguments) {
+    return fail(wrong("entrypoint", amount(values.entrypoint->size(), "arguments"),
+                      amount(kMaxArguments, "arguments at most")));
+  }
+  for (std::size_t i = 0; i < values.entrypoint->size(); ++i) {
+    const std::string& argument = (*values.entrypoint)[i];
+    const std::string key = "entrypoint[" + std::to_string(i) + "]";
+    if (i == 0 && argument.empty()) {
+      return fail(wrong(key, "an empty text", "the name or path of a program; [] for none"));
+    }
+    if (has_nul(argument)) {
+      return fail(wrong(key, quote(argument), "an argument without a NUL byte"));
+    }
+    if (argument.size() > kMaxArgumentBytes) {
+      return fail(
+          wrong(key, amount(argument.size(), "bytes"), amount(kMaxArgumentBytes, "bytes at most")));
+    }
+    total += argument.size() + 1;
+  }
+  return {};
+}
+
 Status check_command(const SpecValues& values) {
   if (values.command.size() > kMaxArguments) {
     return fail(wrong("command", amount(values.command.size(), "arguments"),
@@ -103,6 +128,7 @@ Status check_command(const SpecValues& values) {
     }
     total += argument.size() + 1;
   }
+  TRY(check_entrypoint(values, total));
   for (const auto& [name, value] : values.env) {
     if (const std::string_view allowed = env_name_fault(name); !allowed.empty()) {
       return fail(wrong("env", quote(name), allowed));
@@ -116,7 +142,7 @@ Status check_command(const SpecValues& values) {
     total += size + 1;
   }
   if (total > kMaxCommandBytes) {
-    return fail(wrong("command", amount(total, "bytes together with env"),
+    return fail(wrong("command", amount(total, "bytes together with entrypoint and env"),
                       amount(kMaxCommandBytes, "bytes at most")));
   }
   return {};

@@ -87,8 +87,8 @@ class Reader {
   void image(PlanImage& value, std::string_view name) {
     std::uint8_t byte = 0;
     number(byte, name);
-    below(byte, 2, name);
-    value = byte == 1 ? PlanImage::kDirectory : PlanImage::kHost;
+    below(byte, 3, name);
+    value = static_cast<PlanImage>(ok() ? byte : 0);
   }
 
   void below(std::uint64_t value, std::uint64_t end, std::string_view name) {
@@ -124,6 +124,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.image(plan.image, "image");
   archive.number(plan.image_fd, "image_fd");
   archive.number(plan.image_id_base, "image_id_base");
+  archive.number(plan.image_file_fd, "image_file_fd");
   archive.text(plan.hostname, "hostname");
   archive.number(plan.user_uid, "user_uid");
   archive.number(plan.user_gid, "user_gid");
@@ -150,6 +151,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.io_write, "io_write");
   archive.number(plan.io_read_ops, "io_read_ops");
   archive.number(plan.io_write_ops, "io_write_ops");
+  archive.text(plan.workdir, "workdir");
   archive.text(plan.info, "info");
 }
 
@@ -164,6 +166,27 @@ void transfer_grant(Archive& archive, GrantType& grant) {
   archive.number(grant.owner_gid, "grant.owner_gid");
 }
 
+void transfer_list(Writer& writer, const std::vector<std::string>& list, std::size_t,
+                   std::string_view name) {
+  writer.number(static_cast<std::uint32_t>(list.size()), name);
+  for (const std::string& text : list) writer.text(text, name);
+}
+
+void transfer_list(Reader& reader, std::vector<std::string>& list, std::size_t most,
+                   std::string_view name) {
+  std::uint32_t count = 0;
+  reader.number(count, name);
+  reader.below(count, most + 1, name);
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) reader.text(list.emplace_back(), name);
+}
+
+std::string_view setting_fault(std::string_view setting) {
+  const std::size_t equals = setting.find('=');
+  const bool good = equals != 0 && equals != std::string_view::npos &&
+                    setting.find('\0') == std::string_view::npos;
+  return good ? "" : "NAME=VALUE without a NUL byte";
+}
+
 std::string_view id_fault(std::string_view id) {
   const bool good =
       id.size() >= 8 && id.size() <= 32 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -174,7 +197,7 @@ std::string_view id_fault(std::string_view id) {
 
 void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) {
   reader.check("id", id_fault(plan.id));
-  if (plan.image == PlanImage::kDirectory) {
+  if (plan.image != PlanImage::kHost) {
     reader.below(plan.image_fd, descriptor_count, "image_fd");
     // The image's ids up to 65535 must exist on disk.
     reader.below(plan.image_id_base, kNoId - policy::kMaxId, "image_id_base");
@@ -182,6 +205,9 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
     reader.below(plan.image_fd, 1, "image_fd");
     reader.below(plan.image_id_base, 1, "image_id_base");
   }
+  reader.below(plan.image_file_fd, plan.image == PlanImage::kMount ? descriptor_count : 1,
+               "image_file_fd");
+  if (!plan.workdir.empty()) reader.check("workdir", policy::path_fault(plan.workdir));
   reader.check("hostname", policy::hostname_fault(plan.hostname));
   reader.below(plan.user_uid, policy::kMaxId + 1, "user_uid");
   reader.below(plan.user_gid, policy::kMaxId + 1, "user_gid");
@@ -222,6 +248,17 @@ void check_grant(Reader& reader, const Plan& plan, const PlanGrant& grant,
   }
 }
 
+void check_lists(Reader& reader, const Plan& plan) {
+  for (const std::string& directory : plan.directories)
+    reader.check("directories", policy::path_fault(directory));
+  std::size_t bytes = 0;
+  for (const std::string& setting : plan.environment) {
+    reader.check("environment", setting_fault(setting));
+    bytes += setting.size() + 1;
+  }
+  reader.below(bytes, kMaxPlanEnvironmentBytes + 1, "bytes of environment");
+}
+
 }  // namespace
 
 Status check_id(std::string_view id) {
@@ -241,6 +278,8 @@ std::string encode(const Plan& plan) {
   transfer_head(writer, plan);
   writer.number(static_cast<std::uint32_t>(plan.grants.size()), "grants");
   for (const PlanGrant& grant : plan.grants) transfer_grant(writer, grant);
+  transfer_list(writer, plan.directories, kMaxPlanDirectories, "directories");
+  transfer_list(writer, plan.environment, kMaxPlanEnvironment, "environment");
   return writer.take();
 }
 
@@ -275,6 +314,9 @@ Result<Plan> decode_plan(std::string_view bytes, std::size_t descriptor_count) {
     if (reader.ok()) check_grant(reader, plan, grant, descriptor_count);
     plan.grants.push_back(std::move(grant));
   }
+  transfer_list(reader, plan.directories, kMaxPlanDirectories, "directories");
+  transfer_list(reader, plan.environment, kMaxPlanEnvironment, "environment");
+  if (reader.ok()) check_lists(reader, plan);
   if (reader.ok() && reader.left() != 0) {
     reader.refuse("end", std::to_string(reader.left()) + " bytes more", "nothing");
   }

@@ -20,6 +20,7 @@ namespace caisson::wall {
 enum class PlanImage : std::uint8_t {
   kHost = 0,       // read-only view of the host's /usr, generated /etc
   kDirectory = 1,  // an unpacked root directory
+  kMount = 2,      // a detached, read-only mount that is this sandbox's own: root alone
 };
 
 struct PlanGrant {
@@ -34,11 +35,19 @@ struct PlanGrant {
 struct Plan {
   std::string id;  // [a-z0-9]{8,32}
   PlanImage image = PlanImage::kHost;
-  std::uint32_t image_fd = 0;  // index; kDirectory only
+  std::uint32_t image_fd = 0;  // index; kDirectory and kMount
   // On-disk owner of the image's uid 0 in a root store: image id k is image_id_base + k on disk. 0
-  // in a rootless store, whose files already have the owners that the command must see.
+  // in a rootless store, whose files already have the owners that the command must see, and in an
+  // erofs file, which has the image's own ids.
   std::uint32_t image_id_base = 0;
+  std::uint32_t image_file_fd = 0;  // index; kMount: the file that is mounted, for limits of I/O
   std::vector<PlanGrant> grants;
+  // Made where they are missing, owned by the command's user: the image's volumes and the working
+  // directory that it names. Absolute and normalised.
+  std::vector<std::string> directories;
+  // "NAME=VALUE": what every command has unless it says otherwise; the image's and the spec's.
+  std::vector<std::string> environment;
+  std::string workdir;  // where a command starts that names no directory; empty: its user's home
   std::string hostname = "sandbox";
   // The user that the command runs as, as far as the front end knows it: grants are mapped to it.
   std::uint32_t user_uid = 1000, user_gid = 1000;
@@ -82,8 +91,13 @@ bool lies_on_disk(const Plan& plan);
 
 // At most this many bytes and descriptors; decode refuses more, and anything malformed, trailing,
 // out of range or not normalised.
-inline constexpr std::size_t kMaxPlanBytes = 64 * 1024;
+inline constexpr std::size_t kMaxPlanBytes = 160 * 1024;
 inline constexpr std::size_t kMaxPlanDescriptors = 128;
+inline constexpr std::size_t kMaxPlanDirectories = 64;
+inline constexpr std::size_t kMaxPlanEnvironment = 2048;
+// Names, values and their ends together: they travel in one frame with each command
+// (proto::kMaxPayload), which needs some room too.
+inline constexpr std::size_t kMaxPlanEnvironmentBytes = 56 * 1024;
 
 // Error: invalid_argument where this is no sandbox id.
 Status check_id(std::string_view id);

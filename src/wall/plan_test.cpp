@@ -23,6 +23,9 @@ Plan full_plan() {
                   .owner_uid = 1000,
                   .owner_gid = 100},
                  {.fd = 3, .to = "/workspace/a b", .directory = false, .writable = true}};
+  plan.directories = {"/data", "/app/src"};
+  plan.environment = {"PATH=/app/bin:/bin", "EMPTY="};
+  plan.workdir = "/app/src";
   plan.hostname = "box-1.example.com";
   plan.user_uid = 0;
   plan.user_gid = 65535;
@@ -73,6 +76,9 @@ TEST(Plan, RoundTripKeepsEveryField) {
     EXPECT_EQ(decoded->grants[i].owner_uid, plan.grants[i].owner_uid);
     EXPECT_EQ(decoded->grants[i].owner_gid, plan.grants[i].owner_gid);
   }
+  EXPECT_EQ(decoded->directories, plan.directories);
+  EXPECT_EQ(decoded->environment, plan.environment);
+  EXPECT_EQ(decoded->workdir, plan.workdir);
   EXPECT_EQ(decoded->hostname, plan.hostname);
   EXPECT_EQ(decoded->user_uid, plan.user_uid);
   EXPECT_EQ(decoded->user_gid, plan.user_gid);
@@ -96,6 +102,17 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->limits(), plan.limits());
   EXPECT_EQ(decoded->info, plan.info);
   EXPECT_EQ(encode(*decoded), encode(plan));
+}
+
+TEST(Plan, AMountComesWithItsFile) {
+  Plan plan = full_plan();
+  plan.image = PlanImage::kMount;
+  plan.image_id_base = 0;
+  plan.image_file_fd = 3;
+  const auto decoded = decode_plan(encode(plan), kDescriptors);
+  ASSERT_TRUE(decoded) << decoded.error().message();
+  EXPECT_EQ(decoded->image, PlanImage::kMount);
+  EXPECT_EQ(decoded->image_file_fd, 3u);
 }
 
 TEST(Plan, RefusesEveryTruncation) {
@@ -133,7 +150,7 @@ TEST(Plan, RefusesBytesBehindTheEnd) {
 
 TEST(Plan, RefusesTooManyBytesAndDescriptors) {
   EXPECT_THAT(decode_plan(std::string(kMaxPlanBytes + 1, 'x'), 0).error().message(),
-              HasSubstr("found 65537 bytes; allowed is at most 65536"));
+              HasSubstr("found 163841 bytes; allowed is at most 163840"));
   EXPECT_THAT(message_of(full_plan(), kMaxPlanDescriptors + 1), HasSubstr("found 129 descriptors"));
   EXPECT_EQ(message_of(full_plan(), kMaxPlanDescriptors), "accepted");
 }
@@ -145,7 +162,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 3"));
+              HasSubstr("plan: version: found 9; allowed is 4"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -158,10 +175,30 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.id = "../../../etc"; }, "plan: id: found"},
       {[](Plan& p) { p.id = std::string(33, 'a'); }, "plan: id: found"},
       {[](Plan& p) { p.id = "ABCDEFGH"; }, "plan: id: found"},
-      {[](Plan& p) { p.image = static_cast<PlanImage>(2); }, "plan: image: found 2"},
+      {[](Plan& p) { p.image = static_cast<PlanImage>(3); }, "plan: image: found 3"},
       {[](Plan& p) { p.image_fd = 4; }, "plan: image_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.image_id_base = 0xffffffff; }, "plan: image_id_base: found"},
       {[](Plan& p) { p.image = PlanImage::kHost; }, "plan: image_fd: found 1; allowed is 0 to 0"},
+      {[](Plan& p) { p.image_file_fd = 1; }, "plan: image_file_fd: found 1; allowed is 0 to 0"},
+      {[](Plan& p) {
+         p.image = PlanImage::kMount;
+         p.image_file_fd = 4;
+       },
+       "plan: image_file_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) {
+         p.image = PlanImage::kMount;
+         p.image_fd = 4;
+       },
+       "plan: image_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.workdir = "app"; }, "plan: workdir: found"},
+      {[](Plan& p) { p.directories[1] = "/a/../b"; }, "plan: directories: found"},
+      {[](Plan& p) { p.directories.resize(65, "/a"); }, "plan: directories: found 65"},
+      {[](Plan& p) { p.environment[1] = "NONE"; }, "plan: environment: found"},
+      {[](Plan& p) { p.environment[1] = "=x"; }, "plan: environment: found"},
+      {[](Plan& p) { p.environment[1] = std::string("A=\0", 3); }, "plan: environment: found"},
+      {[](Plan& p) { p.environment.resize(2049, "A=B"); }, "plan: environment: found 2049"},
+      {[](Plan& p) { p.environment[1] = "A=" + std::string(57344, 'b'); },
+       "plan: bytes of environment: found"},
       {[](Plan& p) { p.hostname = ""; }, "plan: hostname"},
       {[](Plan& p) { p.hostname = "a b"; }, "plan: hostname"},
       {[](Plan& p) { p.user_uid = 65536; }, "plan: user_uid: found 65536"},
@@ -212,7 +249,10 @@ TEST(Plan, RefusesEachValueOutOfRange) {
 TEST(Plan, RefusesAFlagThatIsNeitherZeroNorOne) {
   Plan plan = full_plan();
   plan.grants.resize(1);
+  plan.directories.clear();
+  plan.environment.clear();
   std::string bytes = encode(plan);
+  bytes.resize(bytes.size() - 8);  // the two counts
   // The last grant ends with directory, writable, cover and two ids.
   bytes[bytes.size() - 11] = 2;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
@@ -238,6 +278,8 @@ TEST(Plan, TheLargestSpecFitsIntoOnePlan) {
     plan.grants.push_back(grant);
   }
   plan.info.assign(8192, 'i');
+  plan.directories.assign(kMaxPlanDirectories, "/" + std::string(250, 'd'));
+  plan.environment.assign(kMaxPlanEnvironment, "NAME=" + std::string(22, 'v'));
   EXPECT_LE(encode(plan).size(), kMaxPlanBytes);
   EXPECT_EQ(message_of(plan), "accepted");
 }

@@ -1,6 +1,11 @@
-"""Images whose own entries are in the way: at the wall's mount points, at grants, at generated files."""
+"""The store's commands; and images whose own entries are in the way: at the wall's mount points, at
+grants, at generated files."""
+import gzip
 import io
+import json
+import lzma
 import shutil
+import subprocess
 import tarfile
 
 import support
@@ -83,6 +88,193 @@ class Hostile(support.CallerTest):
         self.image({"etc/passwd": fifo(), "etc/group": fifo()})
         done = self.run_odd("--user", "1000", "--", "sh", "-c", "echo ran")
         self.assertEqual((done.returncode, done.out), (0, "ran\n"), done)
+
+
+class Store(support.CallerTest):
+    """`caisson image import, ls, inspect, tag, rm, gc`."""
+
+    def setUp(self):
+        self.folder = self.caller.mkdir(f"store-{self.id().rsplit('.', 1)[1]}")
+        for entry in self.list():
+            self.must("rm", entry["name"])
+
+    def image(self, *arguments, **options):
+        return self.caller.caisson("image", *arguments, **options)
+
+    def must(self, *arguments, **options):
+        done = self.image(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done)
+        return done
+
+    def list(self):
+        return json.loads(self.must("ls", "--json").stdout)
+
+    def inspect(self, name):
+        return json.loads(self.must("inspect", name).stdout)[0]
+
+    def archive(self, text="text\n"):
+        """Bytes of a tar: busybox as sh, and the file /what."""
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as tar:
+            for name, mode, data in (("bin/sh", 0o755, open(shutil.which("busybox"), "rb").read()),
+                                     ("what", 0o644, text.encode())):
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(data), mode
+                tar.addfile(entry, io.BytesIO(data))
+        return out.getvalue()
+
+    def add(self, name, text="text\n"):
+        self.must("import", name, "-", input=self.archive(text))
+        return self.inspect(name)["id"]
+
+    def files(self, folder):
+        place = self.caller.folder / "state/caisson/images" / folder
+        return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+
+    def assert_empty(self):
+        self.assertEqual({name: self.files(name) for name in ("refs", "ids", "rootfs", "blobs", "tmp", "partial")},
+                         {name: [] for name in ("refs", "ids", "rootfs", "blobs", "tmp", "partial")})
+
+    def test_import_of_every_packing_gives_one_root_file_system(self):
+        plain = self.archive()
+        packed = {"plain": plain, "gzip": gzip.compress(plain), "xz": lzma.compress(plain),
+                  "zstd": subprocess.run(["zstd", "-q"], input=plain, stdout=subprocess.PIPE, check=True).stdout}
+        for name, data in packed.items():
+            self.must("import", name, "-", input=data)
+        seen = {name: self.inspect(name) for name in packed}
+        self.assertEqual(len({entry["rootfs"]["chain"] for entry in seen.values()}), 1, seen)
+        self.assertEqual(len(self.files("rootfs")), 1)
+        for name, data in packed.items():
+            layer = seen[name]["layers"][0]
+            self.assertEqual(layer["size"], len(data))
+            self.assertEqual([layer["diff_id"]], seen[name]["config"]["rootfs"]["diff_ids"])
+            self.assertTrue(layer["media_type"].endswith({"plain": ".tar"}.get(name, "+" + name)), layer)
+        self.assertEqual(self.run_in("--image", "xz", "--", "sh", "-c", "echo $(cat what)").returncode, 0)
+
+    def test_ls_and_inspect_agree(self):
+        self.assertEqual(self.list(), [])
+        identity = self.add("team/tool:1")
+        self.must("tag", "team/tool:1", "tool")
+        listed = {entry["name"]: entry for entry in self.list()}
+        self.assertEqual(sorted(listed), ["team/tool:1", "tool:latest"])
+        seen = self.inspect("tool")
+        for entry in listed.values():
+            self.assertEqual((entry["id"], entry["usable"], entry["layers"]), (identity, True, 1))
+            self.assertEqual((entry["bytes"], entry["entries"]), (seen["rootfs"]["bytes"], seen["rootfs"]["entries"]))
+            self.assertEqual(entry["layer_bytes"], seen["layer_bytes"])
+        self.assertEqual(seen["names"], ["team/tool:1", "tool:latest"])
+        self.assertEqual(seen["config"]["os"], "linux")
+        self.assertIs(seen["rootfs"]["in_use"], False)
+        self.assertEqual(self.must("ls", "-q").out.split(), ["team/tool:1", "tool:latest"])
+        table = self.must("ls").out.splitlines()
+        self.assertEqual(table[0].split(), ["NAME", "ID", "SIZE", "FILES", "AGE"])
+        self.assertEqual(table[1].split()[:2], ["team/tool:1", identity[7:19]])
+        self.assertEqual(len(json.loads(self.must("inspect", "tool", identity, identity[7:13]).stdout)), 3)
+
+    def test_an_id_is_as_good_as_a_name(self):
+        identity = self.add("tool", "of the tool\n")
+        for text in (identity, identity[7:], identity[7:19]):
+            done = self.run_in("--image", text, "--", "sh", "-c", "read line < /what; echo $line")
+            self.assertEqual((done.returncode, done.out), (0, "of the tool\n"), done)
+        self.must("tag", identity[7:19], "second:x")
+        self.assertEqual(self.inspect("second:x")["id"], identity)
+
+    def test_tag_moves_a_name(self):
+        old, new = self.add("stable", "old\n"), self.add("edge", "new\n")
+        self.must("tag", "edge", "stable")
+        self.assertEqual(self.inspect("stable")["id"], new)
+        self.assertNotEqual(old, new)
+        self.assertEqual(self.files("ids"), [new[7:]])
+        self.assertEqual(len(self.files("rootfs")), 1)
+
+    def test_rm_by_name_and_by_id(self):
+        identity = self.add("one")
+        self.must("tag", "one", "two")
+        self.must("tag", "one", "three")
+        self.must("rm", "one")
+        self.assertEqual(self.must("ls", "-q").out.split(), ["three:latest", "two:latest"])
+        self.must("rm", identity[7:19])
+        self.assert_empty()
+
+    def test_rm_of_several_goes_on_behind_an_error(self):
+        self.add("one")
+        done = self.image("rm", "nothing", "one")
+        self.assert_refused(done, "no image 'nothing:latest'", "there are: one:latest")
+        self.assert_empty()
+
+    def test_a_running_sandbox_keeps_its_files(self):
+        self.add("tool", "kept\n")
+        started = self.run_in("-d", "--image", "tool", "--", "sh", "-c", "while :; do read line < /what; done")
+        self.assertEqual(started.returncode, 0, started)
+        sandbox = started.out.strip()
+        self.assertIs(self.inspect("tool")["rootfs"]["in_use"], True)
+        self.must("rm", "tool")
+        self.assertEqual((self.files("refs"), self.files("ids"), self.files("blobs")), ([], [], []))
+        self.assertEqual(len(self.files("rootfs")), 1)
+        self.assertIn("in use", self.must("gc", "--all").out)
+        done = self.caller.caisson("exec", sandbox, "--", "sh", "-c", "read line < /what; echo $line")
+        self.assertEqual(done.out, "kept\n", done)
+        self.assertEqual(self.caller.caisson("kill", sandbox).returncode, 0)
+        self.must("ls")
+        self.assert_empty()
+
+    def test_gc_says_what_it_frees(self):
+        self.add("tool")
+        self.assertEqual(self.must("gc").out, "freed 0 B\n")
+        part = self.caller.folder / "state/caisson/images/partial" / ("a" * 64)
+        self.caller.write(part, "x" * 5000)
+        self.assertEqual(self.must("gc").out, "freed 0 B\n")  # it is of today
+        dry = self.must("gc", "--all", "--dry-run").out
+        self.assertRegex(dry, r"^would free [0-9.]+ KiB: 1 download that was broken off\n$")
+        self.assertTrue(part.exists())
+        counted = json.loads(self.must("gc", "--all", "--json").stdout)
+        self.assertEqual((counted["partial"], counted["images"], counted["dry_run"]), (1, 0, False))
+        self.assertGreaterEqual(counted["bytes"], 5000)
+        self.assertFalse(part.exists())
+        self.assertEqual(self.inspect("tool")["names"], ["tool:latest"])
+
+    def test_two_imports_at_once_do_the_work_once(self):
+        path = self.caller.write(self.folder / "archive.tar", self.archive(), 0o644)
+        running = [self.caller.popen("image", "import", f"tool{i}", path, stdout=subprocess.PIPE) for i in range(4)]
+        said = [process.communicate()[0].decode() for process in running]
+        self.assertEqual([process.returncode for process in running], [0] * 4)
+        self.assertEqual(sum("already in the store" not in text for text in said), 1, said)
+        self.assertEqual((len(self.files("rootfs")), len(self.files("refs")), self.files("tmp")), (1, 4, []))
+
+    def test_an_image_of_the_first_format_asks_to_be_imported_again(self):
+        self.add("new")
+        digest = "d" * 64
+        images = self.caller.folder / "state/caisson/images"
+        for path in ("by-digest", f"by-digest/{digest}", f"by-digest/{digest}/rootfs"):
+            self.caller.mkdir(images / path)
+        self.caller.write(images / "refs/old:latest", f"caisson-image-reference 1\ndigest {digest}\nimported 1\n")
+        self.assert_refused(self.run_in("--image", "old", "--", "sh"), "image 'old:latest'", "import it again")
+        self.assertIn("(import it again)", self.must("ls").out)
+        self.add("old")
+        self.assertEqual(self.run_in("--image", "old", "--", "sh", "-c", ":").returncode, 0)
+        self.assertFalse((images / "by-digest").exists())
+
+    def test_misuse_is_one_sentence(self):
+        self.add("tool")
+        for arguments, words in (
+                (("import", "x"), ["a name and an archive are needed"]),
+                (("import", "x", self.folder / "nowhere"), ["nowhere", "No such file"]),
+                (("import", "x", self.folder), ["is a directory"]),
+                (("import", "Bad", "-"), ["image name 'Bad'"]),
+                (("import", "x@sha256:" + "a" * 64, "-"), ["leave '@sha256"]),
+                (("tag", "tool"), ["an image and a name are needed"]),
+                (("tag", "nothing", "x"), ["no image 'nothing:latest'"]),
+                (("tag", "tool", "Bad"), ["image name 'Bad'"]),
+                (("tag", "tool", "x@sha256:" + "a" * 64), ["leave '@sha256"]),
+                (("inspect",), ["no image given"]),
+                (("inspect", "nothing"), ["no image 'nothing:latest'"]),
+                (("rm",), ["no image given"]),
+                (("rm", "123456"), ["no image '123456:latest'"]),
+                (("ls", "x"), ["takes no arguments"]),
+                (("gc", "x"), ["takes no arguments"])):
+            with self.subTest(arguments=arguments):
+                self.assert_refused(self.image(*arguments), *words)
+        self.assertEqual(self.must("ls", "-q").out, "tool:latest\n")
 
 
 support.main()

@@ -34,8 +34,8 @@ TEST(Challenge, TakesTheOddFormsOfTheGrammar) {
 
 TEST(Challenge, RefusesWhatIsMalformed) {
   for (const char* text :
-       {"=", "Basic realm=\"x", "Basic realm=", "Basic realm=\"a\",realm=\"b\"",
-        "Basic realm=\"x\" y=\"z\"", "Basic \"x\"", "Basic realm=\"a\nb\"", "Basic realm=\"\\"}) {
+       {"=", "Basic realm=\"x", "Basic realm=\"a\",realm=\"b\"", "Basic realm=\"x\" y=\"z\"",
+        "Basic \"x\"", "Basic realm=\"a\nb\"", "Basic realm=\"\\"}) {
     EXPECT_FALSE(parse_challenges(text).has_value()) << text;
   }
   EXPECT_FALSE(parse_challenges(std::string(9000, 'a')).has_value());

@@ -191,6 +191,8 @@ Result<TarMembers> read_tar_members(const ReadAt& read) {
       member.link = extension.link.value_or(std::string(text(block, kLink)));
       // A hard link's is a name of the archive, a symbolic one's is seen from its folder.
       member.link = joined(type == '2' ? std::string_view(name) : std::string_view(), member.link);
+      // Out of the archive: no member has that name.
+      if (member.link.empty()) member.link = "/";
       member.size = 0;
     }
     if (type == '0' || type == '\0' || type == '7' || is_link) {

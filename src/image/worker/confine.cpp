@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/kernel_abi.h"
+#include "base/sys.h"
 
 namespace caisson::image {
 namespace {
@@ -100,7 +102,44 @@ constexpr int kAllowed[] = {
 #endif
 };
 
-Status filter_system_calls() {
+constexpr int kPackAllowed[] = {
+    // bytes and a descriptor out
+    SYS_read,
+    SYS_write,
+    SYS_pread64,
+    SYS_lseek,
+    SYS_sendto,
+    SYS_sendmsg,
+    SYS_recvfrom,
+    SYS_close,
+    SYS_fcntl,
+    // looking
+    SYS_openat2,
+    SYS_newfstatat,
+    SYS_fstat,
+    SYS_getdents64,
+    SYS_readlinkat,
+    SYS_fgetxattr,
+    // memory, time, ending
+    SYS_brk,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mprotect,
+    SYS_futex,
+    SYS_clock_gettime,
+    SYS_getrandom,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_tgkill,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_exit,
+    SYS_exit_group,
+};
+
+Status filter_system_calls(WorkerTask task) {
   std::vector<sock_filter> program;
   auto load = [&](std::size_t offset) {
     program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)));
@@ -109,7 +148,9 @@ Status filter_system_calls() {
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   load(offsetof(seccomp_data, nr));
-  for (int number : kAllowed) {
+  const std::span<const int> allowed =
+      task == WorkerTask::kPack ? std::span<const int>(kPackAllowed) : std::span(kAllowed);
+  for (const int number : allowed) {
     program.push_back(
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
@@ -121,16 +162,17 @@ Status filter_system_calls() {
 }
 #endif
 
-Status drop_capabilities() {
-  constexpr std::uint32_t kKept =
-      1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID;
+Status drop_capabilities(WorkerTask task) {
+  const std::uint32_t kept = task == WorkerTask::kPack ? 1u << CAP_DAC_READ_SEARCH
+                                                       : 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE |
+                                                             1u << CAP_FOWNER | 1u << CAP_FSETID;
   for (int capability = 0; capability < 64; ++capability) {
     if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) {
       return fail_errno("drop a capability from the bounding set");
     }
   }
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[2] = {{kKept, kKept, 0}, {0, 0, 0}};
+  __user_cap_data_struct data[2] = {{kept, kept, 0}, {0, 0, 0}};
   if (syscall(SYS_capset, &header, data) != 0) return fail_errno("capset");
   return {};
 }
@@ -175,6 +217,25 @@ Status take_root() {
   return {};
 }
 
+Status take_empty_root(std::uint32_t uid, std::uint32_t gid) {
+  if (setgroups(0, nullptr) != 0 && errno != EPERM) return fail_errno("setgroups");
+  // Only then do the ids change without the capabilities that came with the namespace.
+  if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return fail_errno("securebits");
+  if (setresgid(gid, gid, gid) != 0) return fail_errno("setresgid");
+  if (setresuid(uid, uid, uid) != 0) return fail_errno("setresuid");
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return fail_errno("mount");
+  const sys::MountOption options[] = {{"mode", "555"}, {"size", "4k"}, {"nr_inodes", "1"}};
+  TRY_ASSIGN(const Fd nothing, sys::make_mount("tmpfs", options,
+                                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                                   MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  TRY(sys::move_mount(nothing.get(), AT_FDCWD, "/proc"));
+  if (fchdir(nothing.get()) != 0) return fail_errno("fchdir");
+  if (syscall(SYS_pivot_root, ".", ".") != 0) return fail_errno("pivot_root");
+  if (umount2(".", MNT_DETACH) != 0) return fail_errno("detach the old root");
+  if (chdir("/") != 0) return fail_errno("chdir");
+  return {};
+}
+
 Status lock_down(const WorkerLimits& limits) {
   TRY(limit(RLIMIT_CORE, "core", 0));
   TRY(limit(RLIMIT_NOFILE, "nofile", 64));
@@ -183,10 +244,10 @@ Status lock_down(const WorkerLimits& limits) {
 #ifndef CAISSON_WORKER_SANITIZED
   TRY(limit(RLIMIT_AS, "as", kMemory));
 #endif
-  TRY(drop_capabilities());
+  TRY(drop_capabilities(limits.task));
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl DUMPABLE");
 #ifndef CAISSON_WORKER_SANITIZED
-  TRY(filter_system_calls());
+  TRY(filter_system_calls(limits.task));
 #endif
   return {};
 }

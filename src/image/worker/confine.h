@@ -19,13 +19,21 @@ Status enter_namespaces(int directory_fd);
 // Becomes root of the namespace and makes the working directory the whole file system.
 Status take_root();
 
+// Becomes these ids of the namespace, with every right in it, and lets go of every file system: the
+// root is an empty directory that nobody can write to.
+Status take_empty_root(std::uint32_t uid, std::uint32_t gid);
+
+// What may be done afterwards: making the files of an archive, or reading those of a layer.
+enum class WorkerTask : std::uint8_t { kUnpack, kPack };
+
 struct WorkerLimits {
   std::uint64_t file_size = 0;
   std::uint64_t seconds = 0;  // of processor time
+  WorkerTask task = WorkerTask::kUnpack;
 };
 
-// Rlimits, capabilities, and the filter, in this order; nothing but reading, writing and making
-// files is possible afterwards.
+// Rlimits, capabilities, and the filter, in this order; nothing but the task is possible
+// afterwards.
 Status lock_down(const WorkerLimits& limits);
 
 // The parent's death is ours; to be said again after every change of ids and in every fork.

@@ -15,6 +15,7 @@
 #include "image/ids.h"
 #include "image/worker/confine.h"
 #include "image/worker/directory_destination.h"
+#include "image/worker/pack_mode.h"
 #include "image/worker/unpack.h"
 #include "image/worker_protocol.h"
 
@@ -158,5 +159,7 @@ int run(int count, char** arguments) {
 }  // namespace caisson::image
 
 int main(int count, char** arguments) {
+  if (count > 1 && std::string_view(arguments[1]) == "pack")
+    return caisson::image::run_pack(count, arguments);
   return caisson::image::run(count, arguments);
 }

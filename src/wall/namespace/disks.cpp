@@ -239,6 +239,9 @@ Result<SeenDisks> disks_of(const Plan& plan, int run_directory_fd) {
   };
   if (plan.image == PlanImage::kDirectory) {
     TRY(add(plan.descriptors[plan.image_fd], false));
+  } else if (plan.image == PlanImage::kMount) {
+    // The mount itself has no disk; whoever reads it reads its file.
+    TRY(add(plan.descriptors[plan.image_file_fd], false));
   } else {
     // What is not there, or a link into /usr, adds nothing.
     for (const char* path : {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}) {

@@ -1,5 +1,6 @@
 #include "wall/namespace/parts.h"
 
+#include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -35,6 +36,30 @@ Error unmapped_grant(int path_fd, const Error& why) {
       "--out, and --rw of a path on ext4, xfs or btrfs");
 }
 
+// The image's mount with these ids, still detached. What a set-id mode would mean is decided last:
+// before the mapping an erofs file's ids are the host's.
+Result<Fd> make_image(const Plan& plan, const Ids& ids) {
+  const int image_fd = plan.descriptors[plan.image_fd];
+  const bool mounted = plan.image == PlanImage::kMount;
+  Fd image;
+  if (mounted) {
+    image = Fd(::fcntl(image_fd, F_DUPFD_CLOEXEC, 3));
+    if (!image.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
+    TRY(sys::mount_setattr(image.get(), false,
+                           MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, 0));
+  } else {
+    TRY_ASSIGN(image, clone_mount(image_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV |
+                                                (plan.privileges == 0 ? MOUNT_ATTR_NOSUID : 0)));
+  }
+  TRY_ASSIGN(const Fd mapping,
+             make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, plan.image_id_base),
+                          image_mapping(ids.outer_gids, ids.inner_gids, plan.image_id_base)));
+  TRY(sys::mount_idmap(image.get(), mapping.get()));
+  if (mounted && plan.privileges != 0)
+    TRY(sys::mount_setattr(image.get(), false, 0, MOUNT_ATTR_NOSUID));
+  return image;
+}
+
 // Every descriptor of the parts, in the order of the message.
 std::vector<Fd*> slots(RootParts& parts) {
   std::vector<Fd*> all = {&parts.image, &parts.layer, &parts.overlay, &parts.etc, &parts.devices};
@@ -47,16 +72,14 @@ std::vector<Fd*> slots(RootParts& parts) {
 Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps) {
   RootParts parts;
   parts.grants.resize(plan.grants.size());
-  if (ids.mode != IdMode::kRoot) return parts;
+  if (ids.mode != IdMode::kRoot) {
+    if (plan.image != PlanImage::kMount) return parts;
+    return fail(Error::precondition(
+        "the image is a mount of its own, which only root's sandboxes can have"));
+  }
   TRY(steps.enter("image"));
-  if (plan.image == PlanImage::kDirectory) {
-    std::uint64_t flags = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    if (plan.privileges == 0) flags |= MOUNT_ATTR_NOSUID;
-    TRY_ASSIGN(parts.image, clone_mount(plan.descriptors[plan.image_fd], flags));
-    TRY_ASSIGN(const Fd mapping,
-               make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, plan.image_id_base),
-                            image_mapping(ids.outer_gids, ids.inner_gids, plan.image_id_base)));
-    TRY(sys::mount_idmap(parts.image.get(), mapping.get()));
+  if (plan.image != PlanImage::kHost) {
+    TRY_ASSIGN(parts.image, make_image(plan, ids));
     if (!lies_on_disk(plan) && !tmpfs_has_user_attributes()) {
       TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan, ids, plan.switches, parts.image));
       parts.layer = std::move(outer.layer);

@@ -25,7 +25,8 @@ struct RootParts {
   Fd devices;              // detached tmpfs with the device nodes; invalid: bind the host's
 };
 
-// All but `etc`. Without root's rights all parts are invalid.
+// All but `etc`. Without root's rights all parts are invalid, and an image that is a mount is
+// refused.
 Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps);
 // The kept /etc, where the sandbox has one.
 Status add_etc(RootParts& parts, Fd etc, IdMode mode);

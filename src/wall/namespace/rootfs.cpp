@@ -304,6 +304,10 @@ Status RootBuilder::make_directories() {
   TRY(make_directory(root_.get(), "root", has_root ? 0700 : 0));
   TRY(own(root_.get(), "root", 0, 0));
   TRY(make_directory(root_.get(), "tmp", 01777));
+  for (const std::string& directory : plan_.directories) {
+    auto made = make_path(directory, 0755);
+    if (!made) return fail(std::move(made).error().with("a directory that the image names"));
+  }
   if (plan_.image != PlanImage::kHost) return {};
   for (const char* name : {"var/lib", "var/log", "var/cache"})
     TRY(make_directory(root_.get(), name, 0755));
