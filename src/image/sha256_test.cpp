@@ -33,6 +33,26 @@ TEST(Sha256, PiecesGiveTheSameAsTheWhole) {
   }
 }
 
+// Much at once goes through the processor's instructions where it has them, little never does.
+TEST(Sha256, MuchAtOnceGivesTheSameAsLittleByLittle) {
+  std::string bytes;
+  for (std::uint32_t seed = 1; bytes.size() < 100'000;) {
+    seed = seed * 1664525 + 1013904223;
+    bytes += static_cast<char>(seed >> 24);
+  }
+  for (const std::size_t size : {16'383, 16'384, 16'385, 16'447, 16'448, 65'536, 99'999}) {
+    for (const std::size_t first : {0, 1, 63, 64}) {
+      Sha256 much, little;
+      much.update(std::string_view(bytes).substr(0, first));
+      much.update(std::string_view(bytes).substr(first, size - first));
+      for (std::size_t at = 0; at < size; at += 1000) {
+        little.update(std::string_view(bytes).substr(at, std::min<std::size_t>(1000, size - at)));
+      }
+      ASSERT_EQ(much.finish(), little.finish()) << size << " " << first;
+    }
+  }
+}
+
 TEST(Sha256, KnowsADigestWhenItSeesOne) {
   EXPECT_TRUE(is_sha256(digest("")));
   EXPECT_FALSE(is_sha256(""));
