@@ -230,9 +230,10 @@ struct CreateOptions {
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.
   bool only_command = false;
-  // Sandbox::take_layer() is wanted. Not for the host image, nor for a detached sandbox. Whose files
-  // of the image are whose is settled by the spec's user, as everywhere: who runs a command as root
-  // in an image of an ordinary user's range leaves that at 1000 and names 0 as Command::user.
+  // Sandbox::take_layer() is wanted. Not for the host image, nor for a detached sandbox. Whose
+  // files of the image are whose is settled by the spec's user, as everywhere: who runs a command
+  // as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
+  // Command::user.
   bool keep_layer = false;
   // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside
   // reaches anything. Not for a detached sandbox.

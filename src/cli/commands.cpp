@@ -10,7 +10,7 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 18> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 19> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
@@ -19,6 +19,7 @@ constexpr std::array<CommandEntry, 18> kCommands = {{{&kRunTable, run_run},
                                                      {&kCpTable, run_cp},
                                                      {&kImagePullTable, run_image_pull},
                                                      {&kImageImportTable, run_image_import},
+                                                     {&kImageExportTable, run_image_export},
                                                      {&kImageBuildTable, run_image_build},
                                                      {&kImageLsTable, run_image_ls},
                                                      {&kImageInspectTable, run_image_inspect},

@@ -20,8 +20,8 @@ struct CommandEntry {
 };
 
 extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTable, kKillTable,
-    kCpTable, kImagePullTable, kImageImportTable, kImageBuildTable, kImageLsTable,
-    kImageInspectTable, kImageTagTable, kImageRmTable, kImageGcTable, kDoctorTable,
+    kCpTable, kImagePullTable, kImageImportTable, kImageExportTable, kImageBuildTable,
+    kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable, kImageGcTable, kDoctorTable,
     kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed);
@@ -33,6 +33,7 @@ int run_kill(const Parsed& parsed);
 int run_cp(const Parsed& parsed);
 int run_image_pull(const Parsed& parsed);
 int run_image_import(const Parsed& parsed);
+int run_image_export(const Parsed& parsed);
 int run_image_build(const Parsed& parsed);
 int run_image_ls(const Parsed& parsed);
 int run_image_inspect(const Parsed& parsed);

@@ -49,8 +49,8 @@ Result<LayerReport> RootfsWorker::apply(int layer_fd, const LayerRef& expected,
     Sha256 hash;
     std::vector<char> buffer(128 * 1024);
     for (std::uint64_t at = 0;;) {
-      const ssize_t got = TEMP_FAILURE_RETRY(
-          pread(layer_fd, buffer.data(), buffer.size(), static_cast<off_t>(at)));
+      const ssize_t got =
+          TEMP_FAILURE_RETRY(pread(layer_fd, buffer.data(), buffer.size(), static_cast<off_t>(at)));
       if (got < 0) return fail_errno("read the layer");
       if (got == 0) break;
       hash.update({buffer.data(), static_cast<std::size_t>(got)});
@@ -58,9 +58,9 @@ Result<LayerReport> RootfsWorker::apply(int layer_fd, const LayerRef& expected,
     }
     report.layer.blob.digest = hash.finish();
   }
-  TRY_ASSIGN(report.counts, unpack_by_worker(layer_fd, report.layer.blob.digest,
-                                             session_->root.get(), session_->lock_fd, session_->ids,
-                                             session_->limits, progress));
+  TRY_ASSIGN(report.counts,
+             unpack_by_worker(layer_fd, report.layer.blob.digest, session_->root.get(),
+                              session_->lock_fd, session_->ids, session_->limits, progress));
   session_->total.entries += report.counts.entries;
   session_->total.bytes += report.counts.bytes;
   return report;

@@ -243,6 +243,14 @@ class LayerLoader {
   std::uint64_t downloaded_ = 0;
 };
 
+// From the store where it is there.
+Result<std::string> config_of(Store& store, Session& session, const Descriptor& config) {
+  if (auto known = store.read_blob(config.digest); known.has_value()) return known;
+  TRY_ASSIGN(FetchOutcome answer, session.get("blobs/sha256:" + config.digest, "", kMaxConfigSize));
+  TRY(check_bytes("the image's configuration", answer.body, config));
+  return std::move(answer.body);
+}
+
 Result<PullReport> pull_from(Store& store, const RegistryName& name, const Reference& reference,
                              const PullOptions& options, const PullProgress& progress) {
   PullReport report = {.reference = reference};
@@ -256,15 +264,13 @@ Result<PullReport> pull_from(Store& store, const RegistryName& name, const Refer
   for (const Descriptor& layer : manifest.layers) report.bytes += layer.size;
   TRY(check_sizes(manifest, options.limits));
 
+  TRY_ASSIGN(std::string config, config_of(store, session, manifest.config));
+  TRY_ASSIGN(const ImageConfig parsed, parse_image_config(config));
+  TRY(check_config(parsed, manifest, options.platform));
   if (auto known = store.info(report.image_id); known.has_value() && known->rootfs) {
     TRY(store.set_reference(reference, report.image_id));
     return report;
   }
-  TRY_ASSIGN(FetchOutcome config,
-             session.get("blobs/sha256:" + manifest.config.digest, "", kMaxConfigSize));
-  TRY(check_bytes("the image's configuration", config.body, manifest.config));
-  TRY_ASSIGN(const ImageConfig parsed, parse_image_config(config.body));
-  TRY(check_config(parsed, manifest, options.platform));
 
   if (progress.begin) progress.begin(manifest.layers.size(), report.bytes);
   LayerLoader loader(store, session, manifest, progress);
@@ -272,7 +278,7 @@ Result<PullReport> pull_from(Store& store, const RegistryName& name, const Refer
   report.downloaded = loader.downloaded();
 
   ImageContent content = {
-      .config = std::move(config.body), .layers = {}, .manifest = std::move(fetched.text)};
+      .config = std::move(config), .layers = {}, .manifest = std::move(fetched.text)};
   for (std::size_t i = 0; i < manifest.layers.size(); ++i) {
     content.layers.push_back({.blob = manifest.layers[i], .diff_id = parsed.diff_ids[i]});
   }
