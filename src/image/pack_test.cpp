@@ -16,6 +16,7 @@
 
 #include "base/sys.h"
 #include "image/layer_record.h"
+#include "image/rootfs_worker.h"
 #include "image/sha256.h"
 #include "image/worker/pack.h"
 #include "image/worker/tar_writer.h"
@@ -347,6 +348,39 @@ TEST_F(PackLayer, GivesDigestsOfWhatItWrote) {
   EXPECT_EQ(packed->diff_id, plain.finish());
   EXPECT_EQ(packed->entries, 1u);
   EXPECT_EQ(packed->bytes, 100'000u);
+}
+
+// The other half: what takes layers apart again.
+TEST_F(PackLayer, IsALayerForTheUnpacker) {
+  const std::string odd = std::string("n\xc3\xa4me\xff ") + std::string(150, 'c');
+  directory("d/" + odd);
+  file("d/" + odd + "/f", "text");
+  ASSERT_EQ(::symlink(std::string(300, 'l').c_str(), at("link").c_str()), 0);
+  ASSERT_EQ(::link(at("d/" + odd + "/f").c_str(), at("hard").c_str()), 0);
+  whiteout("gone");
+  const Fd out = empty_file();
+  const auto packed = pack_layer_to(out.get(), kept(), {}, {});
+  ASSERT_TRUE(packed.has_value()) << packed.error().message();
+  char name[] = "/dev/shm/caisson-rootfs-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const Fd place(::open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  {
+    auto worker =
+        RootfsWorker::start(RootfsForm::kDirectory, place.get(), -1, mapping_of_caller(), {});
+    ASSERT_TRUE(worker.has_value()) << worker.error().message();
+    const LayerRef expected{
+        .blob = {.media_type = kLayerMediaType, .digest = packed->digest, .size = packed->size},
+        .diff_id = packed->diff_id};
+    const auto applied = worker->apply(out.get(), expected);
+    ASSERT_TRUE(applied.has_value()) << applied.error().message();
+    EXPECT_EQ(applied->counts.entries, packed->entries);
+    EXPECT_EQ(applied->whiteouts, 1u);
+    const auto whole = worker->finish();
+    ASSERT_TRUE(whole.has_value()) << whole.error().message();
+    EXPECT_EQ(whole->entries, packed->entries - 1);
+    EXPECT_EQ(whole->bytes, 4u);
+  }
+  fs::remove_all(name);
 }
 
 TEST_F(PackLayer, AsksWhoMayReadRootsAttributes) {
