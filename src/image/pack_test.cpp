@@ -68,18 +68,18 @@ std::vector<Read> read_tar(const std::string& tar) {
 TEST(TarWriter, WritesWhatOthersRead) {
   const std::string long_name = std::string(90, 'a') + "/" + std::string(200, 'b');
   const std::string odd = "n\xc3\xa4me\xff" + std::string(120, 'c');
-  std::string tar = tar_header({.path = "d", .type = TarType::kDirectory, .mode = 01777});
-  tar += tar_header({.path = long_name,
+  std::string tar = pax_header({.path = "d", .type = PaxType::kDirectory, .mode = 01777});
+  tar += pax_header({.path = long_name,
                      .mode = 06755,
                      .uid = 65535,
                      .gid = 12,
                      .size = 0,
                      .modified = {1'000'000'000, 123'456'789}});
-  tar += tar_header({.path = odd, .type = TarType::kSymlink, .mode = 0777, .link = odd + odd});
-  tar += tar_header({.path = "h", .type = TarType::kHardLink, .link = long_name});
-  tar += tar_header({.path = "f", .type = TarType::kFifo, .modified = {-2, 500'000'000}});
-  tar += tar_header({.path = std::string(100, 'x'), .modified = {1ll << 40, 0}});
-  const std::vector<Read> read = read_tar(tar + tar_end());
+  tar += pax_header({.path = odd, .type = PaxType::kSymlink, .mode = 0777, .link = odd + odd});
+  tar += pax_header({.path = "h", .type = PaxType::kHardLink, .link = long_name});
+  tar += pax_header({.path = "f", .type = PaxType::kFifo, .modified = {-2, 500'000'000}});
+  tar += pax_header({.path = std::string(100, 'x'), .modified = {1ll << 40, 0}});
+  const std::vector<Read> read = read_tar(tar + pax_end());
   ASSERT_EQ(read.size(), 6u);
   EXPECT_EQ(read[0].path, "d/");
   EXPECT_EQ(read[0].mode, 01777u);
@@ -100,11 +100,11 @@ TEST(TarWriter, WritesWhatOthersRead) {
 
 TEST(TarWriter, ALargeFilesSizeIsToldWhole) {
   const std::uint64_t size = 9ull << 30;
-  const std::string tar = tar_header({.path = "big", .size = size});
+  const std::string tar = pax_header({.path = "big", .size = size});
   EXPECT_THAT(tar, HasSubstr("size=9663676416\n"));
-  EXPECT_EQ(tar_padding(size), 0u);
-  EXPECT_EQ(tar_padding(1), 511u);
-  EXPECT_EQ(tar_padding(512), 0u);
+  EXPECT_EQ(pax_padding(size), 0u);
+  EXPECT_EQ(pax_padding(1), 511u);
+  EXPECT_EQ(pax_padding(512), 0u);
 }
 
 // ---- the packer, on directories made by hand ----
@@ -165,7 +165,7 @@ class Upper : public ::testing::Test {
 TEST_F(Upper, AnEmptyOneIsAnEmptyTar) {
   const Packed packed = pack_it().value();
   EXPECT_EQ(packed.report.entries, 0u);
-  EXPECT_EQ(packed.tar, tar_end());
+  EXPECT_EQ(packed.tar, pax_end());
 }
 
 TEST_F(Upper, EntriesComeSortedAndBeforeWhatIsInThem) {
