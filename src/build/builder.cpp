@@ -243,7 +243,9 @@ class Builder {
   // ---- steps ----
 
   Status take_step(BuiltStage& built, StageState& state, const Step& step) {
-    TRY_ASSIGN(Applied applied, state.apply(step));
+    auto meant = state.apply(step);
+    if (!meant.has_value()) return take_failure(std::move(meant).error(), step);
+    const Applied applied = std::move(*meant);
     if (step.force) forced_ = true;
     if (std::holds_alternative<std::monostate>(applied.action)) {
       built.pending += hash_of({applied.key});

@@ -52,12 +52,12 @@ TEST(StageState, EnvSeesTheImageAndWinsOverArg) {
   EXPECT_EQ(made.error, "");
   EXPECT_THAT(made.config.env,
               ElementsAre("PATH=/bin:/x", "OLD=1", "A=3", "B=1.2", "C=1", "Q R=$A"));
-  const RunAction& run = made.action<RunAction>(6);
+  const RunAction& run = made.action<RunAction>(5);
   EXPECT_EQ(run.env.at("V"), "1");
   EXPECT_EQ(run.env.at("A"), "3");
   EXPECT_THAT(run.command, ElementsAre("/bin/sh", "-c", "x"));
   EXPECT_EQ(run.workdir, "/");
-  EXPECT_EQ(made.all[6].created_by, "RUN |2 V=1 W=1.2 /bin/sh -c x");
+  EXPECT_EQ(made.all[5].created_by, "RUN |2 V=1 W=1.2 /bin/sh -c x");
 }
 
 TEST(StageState, ArgumentsOfTheCaller) {

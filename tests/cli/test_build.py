@@ -9,11 +9,11 @@ import subprocess
 import tarfile
 import time
 
-import harness
 import support
+import harness  # by the path that support adds
 
 TOOLS = ("sh cat ls echo id mkdir touch rm ln chown chmod env stat wc sleep find head tail test true false "
-         "adduser dd tar wget grep cp mv sed printf").split()
+         "dd tar wget grep cp mv sed printf").split()
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n"
 GROUP = "root:x:0:\nuser:x:1000:\nstaff:x:50:\n"
 
@@ -132,7 +132,7 @@ class Images(Build):
         self.built(
             "FROM bb\n"
             "COPY run.sh /bin/\n"
-            "COPY --chown=user:staff --chmod=640 d /d\n"
+            "COPY --chown=user:staff --chmod=750 d /d\n"
             "COPY --chown=7:8 d/f /new/folder/f\n"
             "USER user\n"
             "RUN run.sh && id -u && touch /tmp/mine\n"
@@ -141,14 +141,14 @@ class Images(Build):
             "FROM bb\n"
             "COPY --from=0 /d /tmp/mine /e/\n", "-t", "owners")
         listed = self.shown("owners", "stat", "-c", "%n %u:%g %a", "/e/f", "/e/mine")
-        self.assertEqual(listed, "/e/f 1000:50 640\n/e/mine 1000:1000 644\n")
+        self.assertEqual(listed, "/e/f 1000:50 750\n/e/mine 1000:1000 644\n")
 
     def test_root_can_do_what_packages_need(self):
         if self.kind == "user":
             self.skipTest("without a range of ids there is no sudo")
         self.built(
             "FROM bb\n"
-            "RUN adduser -D other && chown other:staff /tmp && chmod 4755 /bin/busybox && rm /etc/group\n"
+            "RUN echo other:x:1001:1001::/home/other:/bin/sh >> /etc/passwd && mkdir -p /home/other && chown other:staff /tmp && chmod 4755 /bin/busybox && rm /etc/group\n"
             "RUN touch /home/other/x && chown other /home/other/x\n", "-t", "packages")
         self.assertEqual(self.shown("packages", "stat", "-c", "%U %a", "/bin/busybox", "/tmp", "/home/other/x"),
                          "root 4755\nother 1777\nother 644\n")
@@ -234,7 +234,7 @@ class Images(Build):
         os.symlink(self.caller.folder, self.context / "folder")
         for source in ("link", "folder/outside", "folder"):
             self.assert_failed(self.build(f"FROM bb\nCOPY {source} /x\n"), "Dockerfile:2", "leads out of the context")
-        self.assert_refused(self.build("FROM bb\nCOPY ../outside /x\n"), "Dockerfile:2", "leads out of the context")
+        self.assert_failed(self.build("FROM bb\nCOPY ../outside /x\n"), "Dockerfile:2", "leads out of the context")
         self.built("FROM bb\nCOPY . /x/\n", "-t", "links")
         self.assertEqual(self.shown("links", "ls", "/x"), "Dockerfile\nfolder\nlink\n")
 
@@ -284,9 +284,9 @@ class Cache(Build):
 
 class Failures(Build):
     def test_a_failing_step_shows_its_last_lines_and_its_place(self):
-        done = self.build("FROM bb\n\nRUN for i in 1 2 3; do echo line $i; done; echo bad >&2; exit 7\n")
+        done = self.build("FROM bb\n\nRUN for i in 1 2 3; do echo line $i; done; exit 7\n")
         self.assert_failed(done, "Dockerfile:3: RUN for i in", ": exit status 7")
-        self.assertIn("line 3\nbad\n----\n", done.err)
+        self.assertIn("----\nline 1\nline 2\nline 3\n----\n", done.err)
         self.assertEqual(self.in_tmp(), [])
 
     def test_limits_are_told_by_their_verdict(self):
