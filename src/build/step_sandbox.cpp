@@ -146,8 +146,8 @@ Result<std::optional<CommandFailure>> StepSandbox::run(
   if (!options_->net.empty()) {
     TRY_ASSIGN(egress::AllowList allowed, egress::AllowList::parse(options_->net));
     TRY_ASSIGN(Fd listener, sandbox_.take_egress_listener());
+    add_settings(command.env, egress::EgressProxy::environment(allowed));
     TRY_ASSIGN(proxy, egress::EgressProxy::start(std::move(listener), std::move(allowed)));
-    add_settings(command.env, egress::EgressProxy::environment());
   }
   Tail tail;
   RunOptions run;

@@ -148,10 +148,10 @@ class Images(Build):
             self.skipTest("without a range of ids there is no sudo")
         self.built(
             "FROM bb\n"
-            "RUN echo other:x:1001:1001::/home/other:/bin/sh >> /etc/passwd && mkdir -p /home/other && chown other:staff /tmp && chmod 4755 /bin/busybox && rm /etc/group\n"
-            "RUN touch /home/other/x && chown other /home/other/x\n", "-t", "packages")
-        self.assertEqual(self.shown("packages", "stat", "-c", "%U %a", "/bin/busybox", "/tmp", "/home/other/x"),
-                         "root 4755\nother 1777\nother 644\n")
+            "RUN echo bob:x:1001:1001::/home/bob:/bin/sh >> /etc/passwd && mkdir -p /home/bob && chown bob:staff /tmp && chmod 4755 /bin/busybox && rm /etc/group\n"
+            "RUN touch /home/bob/x && chown bob /home/bob/x\n", "-t", "packages")
+        self.assertEqual(self.shown("packages", "stat", "-c", "%U %a", "/bin/busybox", "/tmp", "/home/bob/x"),
+                         "root 4755\nbob 1777\nbob 644\n")
         self.assertNotEqual(self.run_in("--image", "packages", "--", "cat", "/etc/group").returncode, 0)
 
     def test_from_scratch(self):
