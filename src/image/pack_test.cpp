@@ -78,7 +78,7 @@ TEST(TarWriter, WritesWhatOthersRead) {
   tar += tar_header({.path = "h", .type = TarType::kHardLink, .link = long_name});
   tar += tar_header({.path = "f", .type = TarType::kFifo, .modified = {-2, 500'000'000}});
   tar += tar_header({.path = std::string(100, 'x'), .modified = {1ll << 40, 0}});
-  const std::vector<Read> read = read_tar(tar + tar_end());
+  const std::vector<Read> read = read_tar(tar + end_of_tar());
   ASSERT_EQ(read.size(), 6u);
   EXPECT_EQ(read[0].path, "d/");
   EXPECT_EQ(read[0].mode, 01777u);
@@ -164,7 +164,7 @@ class Upper : public ::testing::Test {
 TEST_F(Upper, AnEmptyOneIsAnEmptyTar) {
   const Packed packed = pack_it().value();
   EXPECT_EQ(packed.report.entries, 0u);
-  EXPECT_EQ(packed.tar, tar_end());
+  EXPECT_EQ(packed.tar, end_of_tar());
 }
 
 TEST_F(Upper, EntriesComeSortedAndBeforeWhatIsInThem) {

@@ -58,7 +58,7 @@ class Packer {
       }
       TRY(take(level.path, std::move(level.names[level.next++])));
     }
-    TRY(sink_(tar_end()));
+    TRY(sink_(end_of_tar()));
     return report_;
   }
 

@@ -130,7 +130,7 @@ std::size_t tar_padding(std::uint64_t size) {
   return static_cast<std::size_t>((kTarBlock - size % kTarBlock) % kTarBlock);
 }
 
-std::string tar_end() {
+std::string end_of_tar() {
   return std::string(2 * kTarBlock, '\0');
 }
 

@@ -35,6 +35,6 @@ std::string tar_header(const TarEntry& entry);
 // How many zeros those are.
 std::size_t tar_padding(std::uint64_t size);
 // What comes after the last entry.
-std::string tar_end();
+std::string end_of_tar();
 
 }  // namespace caisson::image
