@@ -1,5 +1,6 @@
 #include "base/sys.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -141,6 +142,18 @@ Status pidfd_kill(int pid_fd, int signal) {
   return {};
 }
 
+namespace {
+
+ssize_t send_again(int socket_fd, const msghdr& message, int flags) {
+  ssize_t sent;
+  do {
+    sent = ::sendmsg(socket_fd, &message, flags);
+  } while (sent < 0 && errno == EINTR);
+  return sent;
+}
+
+}  // namespace
+
 ssize_t send_part(int socket_fd, std::string_view bytes, std::span<const int> descriptors,
                   int flags) {
   VERIFY(descriptors.size() <= kMaxPassedDescriptors);
@@ -158,10 +171,18 @@ ssize_t send_part(int socket_fd, std::string_view bytes, std::span<const int> de
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
-  ssize_t sent;
-  do {
-    sent = ::sendmsg(socket_fd, &message, flags | MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
+  ssize_t sent = send_again(socket_fd, message, flags | MSG_NOSIGNAL);
+  if (sent >= 0 || errno != ETOOMANYREFS) return sent;
+  rlimit files{};
+  int error_number = errno;
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    const rlimit most{files.rlim_max, files.rlim_max};
+    (void)::setrlimit(RLIMIT_NOFILE, &most);
+    sent = send_again(socket_fd, message, flags | MSG_NOSIGNAL);
+    error_number = errno;
+    (void)::setrlimit(RLIMIT_NOFILE, &files);
+  }
+  errno = error_number;
   return sent;
 }
 

@@ -53,6 +53,11 @@ Status pidfd_kill(int pid_fd, int signal);
 inline constexpr std::size_t kMaxPassedDescriptors = 128;
 // sendmsg(2) with descriptors, tried again where a signal came between: how many bytes were taken
 // (the descriptors go with the first), or -1 and errno. MSG_NOSIGNAL is always set.
+//
+// The kernel allows a send while all processes of the user together have no more descriptors under
+// way than the sender may have open files. A sandbox of the same user, whose own limit is lower
+// than the host's, must not be able to stop others: where the send fails for that, it is tried once
+// more with the soft limit at the hard one, which this process has for that moment.
 ssize_t send_part(int socket_fd, std::string_view bytes, std::span<const int> descriptors,
                   int flags = 0);
 // recvmsg(2) with descriptors, the same way. Whatever came along is in `descriptors`, also where

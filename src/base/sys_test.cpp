@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace caisson::sys {
 namespace {
@@ -59,6 +63,37 @@ TEST(Passing, ManyDescriptorsFitOneMessage) {
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->bytes, "all");
   EXPECT_EQ(message->descriptors.size(), kMaxPassedDescriptors);
+}
+
+// In a process of an ordinary user, since the kernel makes no such count for root: 0 where a send
+// with so many descriptors under way already does what is said of it, else the line that differs.
+int send_beside_many(rlim_t soft, rlim_t hard, int wanted_error) {
+  if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return __LINE__;
+  const auto [here, there] = sockets(SOCK_SEQPACKET);
+  const auto [one, other] = sockets(SOCK_SEQPACKET);
+  const std::vector<int> many(100, 0);
+  if (send_part(here.get(), "x", many) != 1) return __LINE__;
+  const rlimit files{soft, hard};
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return __LINE__;
+  errno = 0;
+  const ssize_t sent = send_part(one.get(), "x", {{0}});
+  if (wanted_error == 0 && sent != 1) return __LINE__;
+  if (wanted_error != 0 && (sent != -1 || errno != wanted_error)) return __LINE__;
+  rlimit after{};
+  if (::getrlimit(RLIMIT_NOFILE, &after) != 0 || after.rlim_cur != soft) return __LINE__;
+  return 0;
+}
+
+TEST(Passing, HowManyDescriptorsOthersSendIsHeldAgainstTheHardLimitAlone) {
+  const auto in_child = [](rlim_t soft, rlim_t hard, int wanted_error) {
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(std::min(send_beside_many(soft, hard, wanted_error), 255));
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    return status;
+  };
+  EXPECT_EQ(in_child(50, 1000, 0), 0);
+  EXPECT_EQ(in_child(50, 50, ETOOMANYREFS), 0);
 }
 
 TEST(Passing, ACutMessageIsAnError) {

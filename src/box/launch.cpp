@@ -212,6 +212,15 @@ class LastOnes {
   std::vector<Fd> handles_;
 };
 
+// A launcher that has ended already is no error here: await_up() has the better message.
+Status tell_launcher(int socket_fd, std::string_view bytes, std::span<const int> descriptors) {
+  auto sent = sys::send_message(socket_fd, bytes, descriptors);
+  if (sent) return {};
+  const int error_number = sent.error().error_number();
+  if (error_number == EPIPE || error_number == ECONNRESET) return {};
+  return fail(std::move(sent).error().with("asking the launcher"));
+}
+
 LastOnes& last_ones() {
   static LastOnes ones;
   return ones;
@@ -242,9 +251,7 @@ Result<Launch> Launch::start() {
   launch.id_ = id;
   TRY_ASSIGN(launch.run_directory_, open_run_directory());
   const int directory[] = {launch.run_directory_.get()};
-  // A launcher that has ended already gives the better message later.
-  static_cast<void>(sys::send_message(launch.socket_.get(),
-                                      std::string(launcher::kOpeningMagic) + id, directory));
+  TRY(tell_launcher(launch.socket_.get(), std::string(launcher::kOpeningMagic) + id, directory));
   return launch;
 }
 
@@ -295,8 +302,7 @@ Result<Fd> Launch::send(const wall::Plan& plan, std::span<const int> descriptors
     return fail(Error::invalid("the spec is too large: its plan has " +
                                std::to_string(request.size()) + " bytes, at most " +
                                std::to_string(wall::kMaxPlanBytes) + " are allowed"));
-  // A launcher that has ended already gives the better message to await_up().
-  static_cast<void>(sys::send_message(socket_.get(), request, all));
+  TRY(tell_launcher(socket_.get(), request, all));
   return std::move(client.ours);
 }
 

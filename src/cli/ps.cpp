@@ -22,6 +22,7 @@ constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kOptions}}};
 constexpr std::array<Example, 1> kExamples = {
     {{"caisson ps", "what runs, since when, and how long it still may"}}};
 constexpr std::size_t kMostCommand = 60;
+constexpr std::size_t kMostPorts = 40;
 
 std::string command_line(const std::vector<std::string>& command) {
   std::string line;
@@ -35,14 +36,28 @@ std::string command_line(const std::vector<std::string>& command) {
   return line;
 }
 
+// What the image says it listens on; nothing of it is reachable from outside.
+std::string ports(const std::vector<std::string>& exposed) {
+  std::string text;
+  for (const std::string& port : exposed) {
+    if (text.size() + port.size() > kMostPorts) return text + ",...";
+    if (!text.empty()) text += ',';
+    text += port;
+  }
+  return text.empty() ? "-" : shown(text);
+}
+
 }  // namespace
 
-constinit const CommandTable kPsTable = {.name = "ps",
-                                         .synopsis = "[OPTIONS]",
-                                         .summary = "List the sandboxes that run",
-                                         .text = "Lists those of this user, oldest first.",
-                                         .groups = kGroups,
-                                         .examples = kExamples};
+constinit const CommandTable kPsTable = {
+    .name = "ps",
+    .synopsis = "[OPTIONS]",
+    .summary = "List the sandboxes that run",
+    .text =
+        "Lists those of this user, oldest first. PORTS are what "
+        "an image says that it listens on; none is published.",
+    .groups = kGroups,
+    .examples = kExamples};
 
 int run_ps(const Parsed& parsed) {
   if (!parsed.arguments.empty()) {
@@ -64,11 +79,11 @@ int run_ps(const Parsed& parsed) {
   const std::int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
-  TextTable table({"ID", "WALL", "IMAGE", "AGE", "LEFT", "COMMAND"});
+  TextTable table({"ID", "WALL", "IMAGE", "AGE", "LEFT", "PORTS", "COMMAND"});
   for (const SandboxInfo& info : *list)
     table.add({info.id, info.wall, info.image, duration_text(now - info.created_ms),
                info.deadline_ms.has_value() ? duration_text(*info.deadline_ms - now) : "unlimited",
-               command_line(info.command)});
+               ports(info.exposed_ports), command_line(info.command)});
   write_all(1, table.text());
   return 0;
 }

@@ -220,6 +220,13 @@ AllowList::Answer AllowList::allows(const HostPort& target) const {
   return Answer::kNo;
 }
 
+bool AllowList::names_loopback() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.literal &&
+           (entry.host == "localhost" || entry.host == "::1" || entry.host.starts_with("127."));
+  });
+}
+
 bool is_public_address(std::span<const std::uint8_t> address) {
   if (address.size() == 4) {
     return std::none_of(std::begin(kPrivateFour), std::end(kPrivateFour),

@@ -37,6 +37,8 @@ class AllowList {
     kAnyAddress,  // the entry names the address, or localhost
   };
   Answer allows(const HostPort& target) const;
+  // Whether an entry names this very host (localhost, 127.0.0.1, …).
+  bool names_loopback() const;
   bool empty() const { return entries_.empty(); }
 
  private:

@@ -56,9 +56,9 @@ class EgressProxy {
   // Ends it and says what it did; an empty report where it was killed. Once.
   Report stop();
 
-  // What a command inside needs to find it: http_proxy, https_proxy, HTTP_PROXY, HTTPS_PROXY and
-  // no_proxy, as K=V.
-  static std::vector<std::string> environment();
+  // What a command inside needs to find it: http_proxy, https_proxy, HTTP_PROXY and HTTPS_PROXY as
+  // K=V, and no_proxy for servers that run inside, unless the list names the host's own.
+  static std::vector<std::string> environment(const AllowList& allowed = {});
 
  private:
   EgressProxy(Fd control, pid_t pid) : control_(std::move(control)), pid_(pid) {}

@@ -107,13 +107,26 @@ Status enter_cgroups(const std::vector<Fd>& cgroups) {
   return {};
 }
 
-Status set_limits(const std::vector<ExecRequest::Limit>& limits, const rlimit& open_files) {
-  if (::setrlimit(RLIMIT_NOFILE, &open_files) != 0) return fail_errno("setrlimit of open files");
-  for (const ExecRequest::Limit& limit : limits) {
-    const rlimit value{limit.soft, limit.hard};
-    if (::setrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0)
-      return fail_errno("setrlimit " + std::to_string(limit.resource));
-  }
+Status set_limit(int resource, const rlimit& value) {
+  if (::setrlimit(static_cast<__rlimit_resource>(resource), &value) != 0)
+    return fail_errno("setrlimit " + std::to_string(resource));
+  return {};
+}
+
+// All but the one of open files.
+Status set_limits(const std::vector<ExecRequest::Limit>& limits) {
+  for (const ExecRequest::Limit& limit : limits)
+    if (limit.resource != RLIMIT_NOFILE)
+      TRY(set_limit(static_cast<int>(limit.resource), {limit.soft, limit.hard}));
+  return {};
+}
+
+// Set when the last descriptor was handed over: the limit also bounds what all processes of the
+// user may have under way (base/sys.h, send_part), and a lowered hard limit stays.
+Status limit_open_files(const std::vector<ExecRequest::Limit>& limits, const rlimit& found) {
+  TRY(set_limit(RLIMIT_NOFILE, found));
+  for (const ExecRequest::Limit& limit : limits)
+    if (limit.resource == RLIMIT_NOFILE) TRY(set_limit(RLIMIT_NOFILE, {limit.soft, limit.hard}));
   return {};
 }
 
@@ -228,9 +241,9 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
   if ((request.terminal || is_on(Mechanism::kNewSession)) && ::setsid() < 0)
     return fail_errno("setsid");
   if (!request.terminal) TRY(set_up_pipes(descriptors));
-  const bool limited = is_on(Mechanism::kRlimits);
-  TRY(set_limits(limited ? request.limits : std::vector<ExecRequest::Limit>(),
-                 descriptors.open_files));
+  const auto limits =
+      is_on(Mechanism::kRlimits) ? request.limits : std::vector<ExecRequest::Limit>();
+  TRY(set_limits(limits));
   ::umask(022);
 
   ConfineOptions options;
@@ -257,6 +270,7 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
   TRY_ASSIGN(const Confined confined, give_up_rights(options));
   if (confined.listener.valid())
     TRY(report_descriptor(report_fd, ReportKind::kListener, confined.listener.get()));
+  TRY(limit_open_files(limits, descriptors.open_files));
   // Only now, so that no right of the start enters a directory that the command could not.
   return enter_directory(request, account);
 }

@@ -145,7 +145,8 @@ Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
   const std::optional<std::uint32_t> gid = group.empty() ? std::nullopt : parse_id(group);
   if (gid) account.gid = *gid;
   const bool group_by_name = !group.empty() && !gid;
-  const bool memberships = !uid;
+  // A number that has a name is that user, but who names a group as well wants that one.
+  const bool memberships = !uid || (group.empty() && !account.name.empty());
   if (!group_by_name && !memberships) return account;
 
   Result<std::string> groups = files.group();

@@ -20,7 +20,7 @@ namespace caisson::guest {
 struct Account {
   uid_t uid = 0;
   gid_t gid = 0;
-  std::vector<gid_t> groups;  // supplementary, of a user who was named
+  std::vector<gid_t> groups;  // supplementary, of a user who has a name
   std::string name;           // empty: no entry
   std::string home = "/";
   std::string shell = "/bin/sh";

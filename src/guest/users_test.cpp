@@ -75,6 +75,10 @@ TEST_F(Users, ANumberWithAnEntryHasItsHome) {
   EXPECT_EQ(resolve("1000").value().gid, 1001u);
   EXPECT_EQ(resolve("1000:5").value().gid, 5u);
   EXPECT_TRUE(resolve("1000").value().groups.empty());
+  write("group", "audio:x:29:other,user\nuser:x:1001:\n");
+  EXPECT_EQ(resolve("1000").value().groups, (std::vector<gid_t>{29}));
+  EXPECT_TRUE(resolve("1000:5").value().groups.empty());
+  EXPECT_TRUE(resolve("1234").value().groups.empty());
 }
 
 TEST_F(Users, UnknownNameIsNotFound) {

@@ -79,12 +79,16 @@ int number_of(const Error& error) {
   return error.error_number() != 0 ? error.error_number() : EINVAL;
 }
 
-// What the remembered line holds for: this boot and this file system.
+// What the remembered lines hold for: this boot, this file system, and what the kernel has loaded.
 std::string occasion(int directory_fd) {
   auto boot = sys::read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64);
   struct stat facts{};
-  if (!boot.has_value() || ::fstat(directory_fd, &facts) != 0) return {};
-  return "boot " + *boot + "device " + std::to_string(facts.st_dev) + "\n";
+  auto types = sys::read_file(AT_FDCWD, "/proc/filesystems", 64 * 1024);
+  if (!boot.has_value() || !types.has_value() || ::fstat(directory_fd, &facts) != 0) return {};
+  const bool erofs = types->find("\terofs\n") != std::string::npos;
+  const bool loop = ::access("/dev/loop-control", W_OK) == 0;
+  return "boot " + *boot + "device " + std::to_string(facts.st_dev) + "\n" +
+         (erofs ? "erofs" : "no erofs") + (loop ? " loop\n" : " no loop\n");
 }
 
 Status remember(const std::string& when, const MountSupport& support) {

@@ -37,6 +37,8 @@ Plan full_plan() {
   plan.require_hard_limits = 1;
   plan.detached = 1;
   plan.single = 1;
+  plan.keep_layer = 1;
+  plan.egress = 1;
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
   plan.pids = 64;
@@ -90,6 +92,8 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->require_hard_limits, plan.require_hard_limits);
   EXPECT_EQ(decoded->detached, plan.detached);
   EXPECT_EQ(decoded->single, plan.single);
+  EXPECT_EQ(decoded->keep_layer, plan.keep_layer);
+  EXPECT_EQ(decoded->egress, plan.egress);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
   EXPECT_EQ(decoded->pids, plan.pids);
@@ -212,6 +216,8 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.require_hard_limits = 2; }, "plan: require_hard_limits: found 2"},
       {[](Plan& p) { p.detached = 255; }, "plan: detached: found 255"},
       {[](Plan& p) { p.single = 2; }, "plan: single: found 2"},
+      {[](Plan& p) { p.keep_layer = 2; }, "plan: keep_layer: found 2; allowed is 0 to 1"},
+      {[](Plan& p) { p.egress = 2; }, "plan: egress: found 2"},
       {[](Plan& p) { p.cpu_milli = 9; }, "plan: cpus: found 9; allowed is 0 (unlimited) or 10"},
       {[](Plan& p) { p.memory = 1; }, "plan: memory: found 1"},
       {[](Plan& p) { p.pids = 1; }, "plan: pids: found 1"},

@@ -63,7 +63,7 @@ def check_programs(host, rows, verbose):
             flags = row.control.removeprefix("with ").split()
             outcome = suite.outcomes(host, [row], extra=flags)[row.id]
             if outcome.word != "ESCAPED":
-                faults.append(f"{row.id} {row.name}, {row.vector}: {row.control} still {outcome.word} {outcome.detail[:400]}")
+                faults.append(f"{row.id} {row.name}, {row.vector}: {row.control} still {outcome.word} {outcome.detail[:1000]}")
             continue
         off = check_index.control_of(row)
         by_off[tuple(off)].append(row)
@@ -77,13 +77,13 @@ def check_programs(host, rows, verbose):
                 print(f"  without {'+'.join(off)}: {outcome.word} {row.id} {outcome.detail[:160]}")
             if outcome.word != "ESCAPED":
                 faults.append(f"{row.id} {row.name}, {row.vector}: without {' and '.join(off)} still {outcome.word} "
-                              f"{outcome.detail[:400]}")
+                              f"{outcome.detail[:1000]}")
     for off, group in sorted(belts.items()):
         found = run_programs(host, group, off)
         for row in group:
             if found[row.id].word != "contained":
                 faults.append(f"{row.id} {row.name}, {row.vector}: {row.mechanism} alone (without {' and '.join(off)}) "
-                              f"does not hold it: {found[row.id].word} {found[row.id].detail[:400]}")
+                              f"does not hold it: {found[row.id].word} {found[row.id].detail[:1000]}")
     return faults
 
 

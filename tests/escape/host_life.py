@@ -1,8 +1,10 @@
 """Attempts with processes that stay or are killed, terminals, clocks, output, and the host's latency; see
 host_case.py.
 """
+import errno
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
@@ -348,3 +350,53 @@ def side_channels(_):
         if word not in text:
             raise Escaped(f"SECURITY.md does not speak of '{word}'")
     return "documented"
+
+
+HOLD = """
+import array, os, socket, time
+held, many = [], array.array('i', [0] * 200)
+while True:
+    held += socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        held[-1].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, many)])
+    except OSError as error:
+        open('/shared/held', 'w').write(os.strerror(error.errno))
+        break
+time.sleep(50)
+"""
+
+
+@attempt("86d")
+def descriptors_of_others(case):
+    """The kernel counts what all processes of a user have under way, and a sandbox's start sends descriptors."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most < 2048:
+        raise Untried(f"the host's hard limit of open files, {most}, is hardly more than a sandbox's")
+    shared = case.caller.mkdir(case.folder / "shared", 0o777)
+    name = case.run("-d", "--timeout", "60s", "--rw", f"{shared}:/shared", "--", "python3", "-c", HOLD).out.strip()
+    try:
+        held = shared / "held"
+        if not harness.wait_until(lambda: held.exists() and held.read_text(), 30):
+            raise AssertionError("nothing was ever refused")
+        if held.read_text() != os.strerror(errno.ETOOMANYREFS):
+            raise AssertionError(f"another limit came first: {held.read_text()}")
+        # A login's soft limit.
+        low = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))}
+        for words in (["exec", name, "--", "/bin/true"], ["run", "--image", "host", "--", "/bin/true"]):
+            try:
+                done = case.caisson(*words, timeout=30, **low)
+            except subprocess.TimeoutExpired:
+                raise Escaped(f"{words[0]} hangs")
+            if done.returncode != 0:
+                raise Escaped(f"nothing can be started: {done}")
+        # Where not even the hard limit is enough, that is said.
+        low["preexec_fn"] = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+        try:
+            done = case.run("--", "/bin/true", timeout=30, **low)
+        except subprocess.TimeoutExpired:
+            raise Escaped("run hangs with a low hard limit")
+        if done.returncode != 0 and (done.returncode != 125 or "Too many references" not in done.err):
+            raise Escaped(f"refused for another reason: {done}")
+    finally:
+        case.end(name)
+    return "started"

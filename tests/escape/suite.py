@@ -399,6 +399,12 @@ def _script(rows):
     return "\n".join(f"/attacks/{name} {' '.join(ids)}" for name, ids in sorted(programs.items())) + "\n"
 
 
+def _how_it_ended(done):
+    """Without the command, whose options alone fill every line that shows this."""
+    return (f"status {done.returncode} after {done.elapsed:.1f} s; stderr {done.err[-300:]!r}; "
+            f"stdout {done.out[-600:]!r}")
+
+
 def _one_sandbox(host, rows, run, preset, off, extra):
     words = ["run", *host.flags(), *run.flags, *extra]
     environment = host.caller_environment()
@@ -423,7 +429,7 @@ def _one_sandbox(host, rows, run, preset, off, extra):
     for row in rows:
         if row.id not in found and verdict.endswith("_limit"):
             found[row.id] = Outcome("contained", f"{verdict} ended the command")
-        found.setdefault(row.id, Outcome("missing", str(done)))
+        found.setdefault(row.id, Outcome("missing", _how_it_ended(done)))
     return found
 
 

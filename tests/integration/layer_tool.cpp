@@ -2,8 +2,9 @@
 // packed, and one with an egress proxy.
 //
 //   layer_tool [--image NAME] [--quota] [--user USER] [--as USER] [--sudo] [--keep FILE] [--wait]
-//   [--record]
-//              [--disk BYTES] [--entries N] [--bytes N] [--allow HOST[:PORT]]… -- SCRIPT
+//
+//              [--disk BYTES] [--entries N] [--bytes N] [--egress] [--allow HOST[:PORT]]…
+//              -- SCRIPT
 //
 // Runs SCRIPT by `sh -c` and passes its output on; then one line of JSON on stderr. With --wait it
 // says "kept" on stderr when the sandbox has ended and "dropped" when the layer is closed, and
@@ -128,11 +129,11 @@ Status run_tool(const Arguments& arguments) {
   if (arguments.egress) {
     TRY_ASSIGN(Fd listener, sandbox.take_egress_listener());
     TRY_ASSIGN(egress::AllowList allowed, egress::AllowList::parse(arguments.allowed));
-    TRY_ASSIGN(proxy, egress::EgressProxy::start(std::move(listener), std::move(allowed)));
-    for (const std::string& variable : egress::EgressProxy::environment()) {
+    for (const std::string& variable : egress::EgressProxy::environment(allowed)) {
       const std::size_t at = variable.find('=');
       command.env.emplace(variable.substr(0, at), variable.substr(at + 1));
     }
+    TRY_ASSIGN(proxy, egress::EgressProxy::start(std::move(listener), std::move(allowed)));
   }
   TRY_ASSIGN(const RunResult result, sandbox.run(command));
   std::fwrite(result.standard_output.data(), 1, result.standard_output.size(), stdout);

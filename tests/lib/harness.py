@@ -12,6 +12,7 @@ outlives its command shows up in `living_children()`: no name has to be searched
 Standard library only; the tests also run inside a virtual machine with a plain python3.
 """
 import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -28,7 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("caisson", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch")
-ORDINARY_UID = 52731  # nobody's on any usual host; `ordinary_uid()` checks
+ORDINARY_UID = 52731  # nobody's on any usual host; `ordinary_uids()` checks
 RANGE_START, RANGE_SIZE = 0x60000000, 65536
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -148,13 +149,14 @@ class Finished:
                 f"\n  stdout: {self.out[-2000:]!r}\n  stderr: {self.err[-2000:]!r}")
 
 
-def ordinary_uid():
-    """An unused uid for the ordinary user, whose name exists nowhere on this host."""
+def ordinary_uids():
+    """Unused uids {kind: uid} for the ordinary users, whose names exist nowhere on this host.
+
+    Two, since suites run for both at the same time and the kernel counts some things by user: pending
+    signals, descriptors under way between processes, inotify's instances."""
     text = pathlib.Path("/etc/passwd").read_text()
-    uid = ORDINARY_UID
-    while re.search(rf"^[^:]*:[^:]*:{uid}:", text, re.M):
-        uid += 1
-    return uid
+    free = (uid for uid in itertools.count(ORDINARY_UID) if not re.search(rf"^[^:]*:[^:]*:{uid}:", text, re.M))
+    return {kind: next(free) for kind in ("user", "range")}
 
 
 class Caller:
@@ -162,7 +164,7 @@ class Caller:
 
     def __init__(self, kind):
         self.kind = kind
-        self.uid = 0 if kind == "root" else ordinary_uid() if os.geteuid() == 0 else os.geteuid()
+        self.uid = 0 if kind == "root" else ordinary_uids()[kind] if os.geteuid() == 0 else os.geteuid()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"caisson-test-{kind}-"))
         self.folder.chmod(0o755)
         self.home = self.folder / "home"

@@ -342,12 +342,22 @@ Finding idmapped_mounts(const HostFacts& facts) {
 
 Finding erofs(const HostFacts& facts) {
   const char* feature = "erofs from a file";
-  if (facts.probes[Probe::kErofsFile] == 0) return works(feature, "images mount as one file");
+  if (facts.probes[Probe::kErofsFile] == 0) {
+    if (facts.probes[Probe::kErofsDirect] == 0)
+      return works(feature, "images mount as one file, shared past its page cache");
+    return works(feature, "images mount as one file, but not past its page cache (" +
+                              reason(facts.probes[Probe::kErofsDirect]) +
+                              "): what many sandboxes of one server read is in memory twice");
+  }
   const std::string instead = "; images are kept as directories";
   if (facts.uid != 0) return limited(feature, "only root can mount one" + instead, "");
   if (!facts.has_erofs)
     return limited(feature, "the kernel has no erofs" + instead, "sudo modprobe erofs");
-  return limited(feature, reason(facts.probes[Probe::kErofsFile]) + instead,
+  const std::string loop =
+      facts.probes[Probe::kErofsLoop] == 0
+          ? ", over a loop device alone"
+          : ", nor over a loop device (" + reason(facts.probes[Probe::kErofsLoop]) + ")";
+  return limited(feature, reason(facts.probes[Probe::kErofsFile]) + loop + instead,
                  std::string("Linux 6.12 or newer has it. ") + kNewerKernel);
 }
 

@@ -16,6 +16,7 @@
 #include "base/kernel_abi.h"
 #include "base/paths.h"
 #include "base/sys.h"
+#include "image/mount.h"
 #include "wall/namespace/layer_quota.h"
 #include "wall/namespace/probe.h"
 
@@ -154,36 +155,11 @@ int try_idmap() {
   return error;
 }
 
-// The smallest image that erofs takes: one block with a super block at 1024 and, after it, the
-// inode of an empty root directory.
-void build_erofs_image(unsigned char (&image)[4096]) {
-  constexpr std::size_t kSuper = 1024, kInode = 1152, kInodeSize = 32;
-  auto put = [&image](std::size_t offset, std::uint64_t value, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i)
-      image[offset + i] = static_cast<unsigned char>(value >> (8 * i));
-  };
-  std::memset(image, 0, sizeof image);
-  put(kSuper + 0, EROFS_SUPER_MAGIC_V1, 4);
-  put(kSuper + 12, 12, 1);                   // blocks of 4096 bytes
-  put(kSuper + 14, kInode / kInodeSize, 2);  // number of the root inode
-  put(kSuper + 16, 1, 8);                    // inodes
-  put(kSuper + 36, 1, 4);                    // blocks
-  put(kInode + 0, 2 << 1, 2);                // compact, data behind the inode
-  put(kInode + 4, S_IFDIR | 0755, 2);
-  put(kInode + 6, 2, 2);  // links
-}
-
-// The image is a file without a name on the disk: a file of a tmpfs cannot be mounted so.
-int try_erofs_file() {
-  unsigned char image[4096];
-  build_erofs_image(image);
-  const Fd file(open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!file.valid()) return errno;
-  if (pwrite(file.get(), image, sizeof image, 0) != sizeof image) return errno;
-  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-  const sys::MountOption options[] = {{"source", path.c_str()}};
-  Result<Fd> mounted = sys::make_mount("erofs", options, MOUNT_ATTR_RDONLY);
-  return mounted.has_value() ? 0 : mounted.error().error_number();
+void try_erofs(ProbeResults& results, int state_fd) {
+  const image::MountSupport support = image::try_mounts(state_fd);
+  results[Probe::kErofsFile] = support[image::ErofsMethod::kBuffered];
+  results[Probe::kErofsDirect] = support[image::ErofsMethod::kDirect];
+  results[Probe::kErofsLoop] = support[image::ErofsMethod::kLoop];
 }
 
 // The state directory itself may not be there yet, and is not made for this.
@@ -232,11 +208,7 @@ int try_clone3() {
 void try_root(ProbeResults& results, int state_fd) {
   results[Probe::kQuotaLayer] = try_quota_layer(state_fd);
   results[Probe::kIdmap] = try_idmap();
-  if (unshare(CLONE_NEWNS) != 0) {
-    results[Probe::kErofsFile] = errno;
-    return;
-  }
-  results[Probe::kErofsFile] = try_erofs_file();
+  try_erofs(results, state_fd);
 }
 
 }  // namespace

@@ -420,12 +420,28 @@ TEST(Diagnose, DebiansKernel) {
   facts.landlock_abi = 2;
   facts.probes[Probe::kErofsFile] = ENOTBLK;
   expect(find(facts, "Landlock"), FeatureState::kLimited, "version 2: files", "network");
-  expect(find(facts, "erofs from a file"), FeatureState::kLimited, "kept as directories", "6.12");
+  facts.probes[Probe::kErofsLoop] = 0;
+  expect(find(facts, "erofs from a file"), FeatureState::kLimited,
+         "loop device alone; images are kept as directories", "6.12");
+  facts.probes[Probe::kErofsLoop] = ENXIO;
+  expect(find(facts, "erofs from a file"), FeatureState::kLimited,
+         "nor over a loop device (No such", "6.12");
   expect(find(facts, "wall"), FeatureState::kLimited, "runs", "");
   facts.landlock_abi = 5;
   expect(find(facts, "Landlock"), FeatureState::kLimited, "but not signals", "newer kernel");
   facts.has_erofs = false;
   expect(find(facts, "erofs from a file"), FeatureState::kLimited, "no erofs", "modprobe erofs");
+}
+
+TEST(Diagnose, ErofsFromAFile) {
+  FakeHost host;
+  HostFacts facts = host.facts();
+  facts.uid = 0;
+  facts.probes[Probe::kErofsFile] = 0;
+  facts.probes[Probe::kErofsDirect] = 0;
+  expect(find(facts, "erofs from a file"), FeatureState::kWorks, "past its page cache", "");
+  facts.probes[Probe::kErofsDirect] = EINVAL;
+  expect(find(facts, "erofs from a file"), FeatureState::kWorks, "in memory twice", "");
 }
 
 TEST(Diagnose, IdMappedMounts) {
@@ -513,7 +529,8 @@ TEST(Live, ProbesThisHost) {
   EXPECT_EQ(facts.probes[Probe::kPidfd], 0);
   if (facts.uid == 0) {
     EXPECT_NE(facts.probes[Probe::kIdmap], kNotTried);
-    EXPECT_NE(facts.probes[Probe::kErofsFile], kNotTried);
+    for (const Probe probe : {Probe::kErofsFile, Probe::kErofsDirect, Probe::kErofsLoop})
+      EXPECT_NE(facts.probes[probe], kNotTried);
   }
   if (facts.probes[Probe::kRights] == 0) {
     EXPECT_NE(facts.probes[Probe::kProc], kNotTried);

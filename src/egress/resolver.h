@@ -1,0 +1,46 @@
+// Names to addresses, without waiting: the one file that knows c-ares.
+//
+// Asks the host's own resolver configuration (/etc/resolv.conf, /etc/hosts). The owner polls the
+// descriptors and calls progress(). One thread.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caisson::egress {
+
+// An address of a host, without a port; 4 or 16 bytes in network order.
+using Address = std::vector<std::uint8_t>;
+
+class Resolver {
+ public:
+  // Reads the host's configuration. Error: internal.
+  static Result<Resolver> create();
+  Resolver(Resolver&&) noexcept;
+  Resolver& operator=(Resolver&&) noexcept;
+  ~Resolver();
+
+  // Calls `done` once: from here, from progress(), or from the destructor. The addresses are in the
+  // order in which they should be tried. Error: not_found, unavailable.
+  using Done = std::function<void(Result<std::vector<Address>>)>;
+  void resolve(const std::string& name, Done done);
+
+  // What to poll for, and in how many milliseconds at the latest to call progress() (-1: never).
+  std::vector<pollfd> wanted() const;
+  int timeout_ms() const;
+  void progress(const std::vector<pollfd>& polled);
+
+ private:
+  struct State;
+  explicit Resolver(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace caisson::egress
