@@ -1,23 +1,32 @@
 #include "image/rootfs_worker.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
-#include "base/kernel_abi.h"
 #include "image/files.h"
-#include "image/sha256.h"
+#include "image/worker_client.h"
+#include "image/worker_protocol.h"
+#include "image/worker_report.h"
 
 namespace caisson::image {
 
 struct RootfsWorker::Session {
-  Fd root;
-  int lock_fd = -1;
-  IdMapping ids;
+  WorkerClient worker;
+  Fd stream;
+  RootfsForm form = RootfsForm::kDirectory;
   UnpackLimits limits;
-  RootfsReport total;
+  bool ended = false;  // by an error
+
+  Status start(int directory_fd, int image_fd, int metadata_fd, int lock_fd, const IdMapping& ids);
+  Result<LayerReport> apply(int layer_fd, const LayerRef& expected, const Progress& progress);
 };
 
 RootfsWorker::RootfsWorker(std::unique_ptr<Session> session) : session_(std::move(session)) {}
@@ -25,49 +34,128 @@ RootfsWorker::RootfsWorker(RootfsWorker&&) noexcept = default;
 RootfsWorker& RootfsWorker::operator=(RootfsWorker&&) noexcept = default;
 RootfsWorker::~RootfsWorker() = default;
 
+namespace {
+
+Result<Fd> make_root(int directory_fd, const IdMapping& ids) {
+  if (mkdirat(directory_fd, "rootfs", 0755) != 0) return fail_errno("make rootfs");
+  TRY_ASSIGN(Fd root, open_directory_at(directory_fd, "rootfs"));
+  if (fchmod(root.get(), 0755) != 0) return fail_errno("chmod rootfs");
+  if (ids.layout == IdLayout::kShifted && fchown(root.get(), ids.uid_base, ids.gid_base) != 0) {
+    return fail_errno("chown rootfs");
+  }
+  return root;
+}
+
+Result<Fd> make_image(int directory_fd) {
+  Fd image(openat(directory_fd, "rootfs.erofs", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!image.valid()) return fail_errno("make rootfs.erofs");
+  return image;
+}
+
+// Beside the image, so that its blocks can be shared; it has no name for longer than a moment.
+Result<Fd> make_metadata(int directory_fd) {
+  Fd file(openat(directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.valid()) return file;
+  constexpr const char* kName = "rootfs.erofs.metadata";
+  file = Fd(openat(directory_fd, kName, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("make a file for the image's metadata");
+  if (unlinkat(directory_fd, kName, 0) != 0) return fail_errno("unlink the metadata file");
+  return file;
+}
+
+Status compare(const char* what, const std::string& expected, const std::string& found) {
+  if (expected.empty() || expected == found) return {};
+  return fail(Error(Code::kDataLoss, std::string(what) + " should have the SHA-256 " + expected +
+                                         " and has " + found));
+}
+
+}  // namespace
+
+Status RootfsWorker::Session::start(int directory_fd, int image_fd, int metadata_fd, int lock_fd,
+                                    const IdMapping& ids) {
+  TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_STREAM));
+  stream = std::move(pair.ours);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits.time).count() + 1;
+  const std::array<int, 5> descriptors = {pair.theirs.get(), directory_fd, lock_fd, image_fd,
+                                          metadata_fd};
+  return worker.start(
+      {"layers", form == RootfsForm::kErofs ? "erofs" : "directory",
+       std::string(to_string(ids.layout)), std::to_string(limits.entries),
+       std::to_string(limits.bytes), std::to_string(limits.ratio), std::to_string(seconds)},
+      descriptors, ids, limits.time);
+}
+
+Result<LayerReport> RootfsWorker::Session::apply(int layer_fd, const LayerRef& expected,
+                                                 const Progress& progress) {
+  struct stat file = {};
+  if (fstat(layer_fd, &file) != 0) return fail_errno("stat the layer");
+  if (!S_ISREG(file.st_mode)) return fail(Error::invalid("the layer is no regular file"));
+  const auto size = static_cast<std::uint64_t>(file.st_size);
+  if (size > limits.archive) {
+    return fail(Error::invalid("the layer has " + std::to_string(size) + " bytes; at most " +
+                               std::to_string(limits.archive) + " are allowed"));
+  }
+  TRY(worker.send(kWorkerApply, std::to_string(size)));
+  LayerReport report;
+  report.layer = expected;
+  report.layer.blob.size = size;
+  const std::uint64_t passes = form == RootfsForm::kDirectory ? 2 : 1;
+  for (std::uint64_t pass = 0; pass < passes; ++pass) {
+    Feed feed(stream.get(), layer_fd, size);
+    auto fed = [&] {
+      if (progress) progress((pass * size + feed.done()) / passes, size);
+    };
+    const char kind = pass + 1 < passes ? kWorkerAgain : kWorkerDone;
+    TRY_ASSIGN(std::string text, worker.expect(kind, limits.time, &feed, fed));
+    TRY_ASSIGN(LayerCounts counts, LayerCounts::decode(text));
+    TRY_ASSIGN(report.layer.blob.digest, feed.digest());
+    TRY(compare("the layer", expected.blob.digest, report.layer.blob.digest));
+    TRY(compare("the layer's uncompressed tar", expected.diff_id, counts.diff_id));
+    report.layer.diff_id = counts.diff_id;
+    report.counts = counts.counts;
+    report.whiteouts = counts.whiteouts;
+  }
+  return report;
+}
+
 Result<RootfsWorker> RootfsWorker::start(RootfsForm form, int directory_fd, int lock_fd,
                                          const IdMapping& ids, const UnpackLimits& limits) {
-  if (form == RootfsForm::kErofs) return fail(Error::unavailable("erofs images: not yet"));
   auto session = std::make_unique<Session>();
-  session->lock_fd = lock_fd;
-  session->ids = ids;
+  session->form = form;
   session->limits = limits;
-  TRY_ASSIGN(session->root, open_or_make_directory_at(directory_fd, "rootfs"));
-  if (fchmod(session->root.get(), 0755) != 0) return fail_errno("chmod rootfs");
-  if (ids.layout == IdLayout::kShifted &&
-      fchown(session->root.get(), ids.uid_base, ids.gid_base) != 0) {
-    return fail_errno("chown rootfs");
+  if (form == RootfsForm::kErofs) {
+    TRY_ASSIGN(Fd image, make_image(directory_fd));
+    TRY_ASSIGN(Fd metadata, make_metadata(directory_fd));
+    TRY(session->start(-1, image.get(), metadata.get(), lock_fd, ids));
+  } else {
+    TRY_ASSIGN(Fd root, make_root(directory_fd, ids));
+    TRY(session->start(root.get(), -1, -1, lock_fd, ids));
   }
   return RootfsWorker(std::move(session));
 }
 
 Result<LayerReport> RootfsWorker::apply(int layer_fd, const LayerRef& expected,
                                         const Progress& progress) {
-  LayerReport report;
-  report.layer = expected;
-  if (report.layer.blob.digest.empty()) {
-    Sha256 hash;
-    std::vector<char> buffer(128 * 1024);
-    for (std::uint64_t at = 0;;) {
-      const ssize_t got =
-          TEMP_FAILURE_RETRY(pread(layer_fd, buffer.data(), buffer.size(), static_cast<off_t>(at)));
-      if (got < 0) return fail_errno("read the layer");
-      if (got == 0) break;
-      hash.update({buffer.data(), static_cast<std::size_t>(got)});
-      at += static_cast<std::uint64_t>(got);
-    }
-    report.layer.blob.digest = hash.finish();
-  }
-  TRY_ASSIGN(report.counts,
-             unpack_by_worker(layer_fd, report.layer.blob.digest, session_->root.get(),
-                              session_->lock_fd, session_->ids, session_->limits, progress));
-  session_->total.entries += report.counts.entries;
-  session_->total.bytes += report.counts.bytes;
+  VERIFY(!session_->ended);
+  auto report = session_->apply(layer_fd, expected, progress);
+  if (!report.has_value()) end();
   return report;
 }
 
 Result<RootfsReport> RootfsWorker::finish() {
-  return session_->total;
+  VERIFY(!session_->ended);
+  auto report = [&]() -> Result<RootfsReport> {
+    TRY(session_->worker.send(kWorkerFinish, ""));
+    TRY_ASSIGN(std::string text, session_->worker.expect(kWorkerDone, session_->limits.time));
+    return decode_rootfs_report(text);
+  }();
+  if (!report.has_value()) end();
+  return report;
+}
+
+std::uint64_t RootfsWorker::end() {
+  session_->ended = true;
+  return session_->worker.end();
 }
 
 }  // namespace caisson::image

@@ -63,6 +63,8 @@ class RootfsWorker {
   // the archive is to blame for.
   Result<LayerReport> apply(int layer_fd, const LayerRef& expected, const Progress& progress = {});
   Result<RootfsReport> finish();
+  // Ends the session; nothing can follow. The most memory that the worker held, in bytes.
+  std::uint64_t end();
 
  private:
   struct Session;

@@ -1,6 +1,5 @@
-// The client side of caisson-image-worker: starts one, writes its id maps, feeds it the archive,
-// enforces the time limit, and checks what it says, for it has read hostile bytes. The worker ends
-// when this process does.
+// What one piece of work of caisson-image-worker may cost and what it counts; and the removal of
+// trees whose owners are not this process's (rootfs_worker.h makes them).
 #pragma once
 
 #include <chrono>
@@ -33,18 +32,7 @@ struct UnpackReport {
 // Bytes of the archive that went in so far, and all of them.
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-// Unpacks `archive_fd` (a regular file, read from its start) into the empty directory
-// `destination_fd`. `lock_fd` stays open in the worker. Fails with data_loss when the bytes that
-// were fed had not the SHA-256 `digest`. On an error the destination holds rubbish.
-Result<UnpackReport> unpack_by_worker(int archive_fd, const std::string& digest, int destination_fd,
-                                      int lock_fd, const IdMapping& ids, const UnpackLimits& limits,
-                                      const Progress& progress);
-
 // Removes `name` and all below it, whatever ids of the mapping own it.
 Status remove_by_worker(int directory_fd, const std::string& name, const IdMapping& ids);
-
-// The worker's message of a success, and back: "key value" lines.
-std::string encode_report(const UnpackReport& report);
-Result<UnpackReport> decode_report(std::string_view text);
 
 }  // namespace caisson::image

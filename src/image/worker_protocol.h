@@ -1,14 +1,22 @@
 // What caisson-image-worker and the process that starts it agree on.
 //
-//   caisson-image-worker unpack LAYOUT ENTRIES BYTES RATIO SECONDS
+//   caisson-image-worker layers FORM LAYOUT ENTRIES BYTES RATIO SECONDS
 //   caisson-image-worker remove NAME
 //   caisson-image-worker pack ENTRIES BYTES SECONDS TRUSTED UID GID
 //
-// Descriptors: 3 the report socket (SOCK_SEQPACKET), 4 the archive's bytes (unpack), 5 the
-// directory to work in, 6 the workspace's lock, only held. The worker makes its namespaces and says
-// kWorkerReady; the other side writes the id maps and says kWorkerGo; the worker ends with one
-// message: kWorkerDone and the report, kWorkerRefused and a sentence about the archive, or
-// kWorkerFailed and a sentence about this host.
+// FORM is `directory` or `erofs`. Descriptors: 3 the report socket (SOCK_SEQPACKET), 4 the layers'
+// bytes, one after the other (layers), 5 the directory to work in (not with erofs), 6 the
+// workspace's lock, only held, 7 the image and 8 a file for its metadata (erofs).
+//
+// The worker makes its namespaces and says kWorkerReady; the other side writes the id maps and says
+// kWorkerGo. `remove` then does its work and ends with a message. `layers` waits for orders and
+// answers each:
+//   kWorkerApply SIZE   the next SIZE bytes of the stream are a layer. For a directory the worker
+//                       first only looks, and says kWorkerAgain with what it found; the same bytes
+//                       follow once more. Then kWorkerDone with what it found (LayerCounts).
+//   kWorkerFinish       kWorkerDone with the whole (encode_rootfs_report).
+// Whatever goes wrong is the last message: kWorkerRefused and a sentence about the archive, or
+// kWorkerFailed and a sentence about this host. The end of the report socket ends the worker.
 //
 // `pack` is about an overlay's upper directory (image/pack.h): 4 takes the compressed layer, 5 is
 // that directory, 6 the record of what set-up made in it. It becomes UID and GID and has an empty
@@ -25,9 +33,14 @@ inline constexpr int kWorkerReportFd = 3;
 inline constexpr int kWorkerArchiveFd = 4;
 inline constexpr int kWorkerDirectoryFd = 5;
 inline constexpr int kWorkerLockFd = 6;
+inline constexpr int kWorkerImageFd = 7;
+inline constexpr int kWorkerMetadataFd = 8;
 
 inline constexpr char kWorkerReady = 'N';
 inline constexpr char kWorkerGo = 'M';
+inline constexpr char kWorkerApply = 'A';
+inline constexpr char kWorkerAgain = 'P';
+inline constexpr char kWorkerFinish = 'Q';
 inline constexpr char kWorkerDone = 'D';
 inline constexpr char kWorkerRefused = 'R';
 inline constexpr char kWorkerFailed = 'F';

@@ -34,7 +34,7 @@ Status limit(int resource, const char* name, rlim_t value) {
 }
 
 #ifndef CAISSON_WORKER_SANITIZED
-// zstd's and xz's windows, libarchive's buffers, the times of two million directories.
+// zstd's and xz's windows, libarchive's buffers, the tree of two million names.
 constexpr rlim_t kMemory = 2ull << 30;
 
 #if defined(__x86_64__)
@@ -43,7 +43,7 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-constexpr int kAllowed[] = {
+constexpr int kUnpackAllowed[] = {
     // bytes in and out
     SYS_read,
     SYS_write,
@@ -56,25 +56,11 @@ constexpr int kAllowed[] = {
     SYS_recvfrom,
     SYS_close,
     SYS_fcntl,
-    // files
+    // looking for files, which the C library does now and then
     SYS_openat,
-    SYS_openat2,
     SYS_newfstatat,
     SYS_fstat,
     SYS_statx,
-    SYS_faccessat,
-    SYS_getdents64,
-    SYS_mkdirat,
-    SYS_mknodat,
-    SYS_symlinkat,
-    SYS_linkat,
-    SYS_unlinkat,
-    SYS_renameat2,
-    SYS_fchmod,
-    SYS_fchmodat,
-    SYS_fchown,
-    SYS_fchownat,
-    SYS_utimensat,
     SYS_ftruncate,
     // memory, time, ending
     SYS_brk,
@@ -100,6 +86,16 @@ constexpr int kAllowed[] = {
     SYS_stat,
     SYS_time,
 #endif
+};
+constexpr int kForDirectory[] = {
+    SYS_openat2, SYS_faccessat, SYS_getdents64, SYS_readlinkat, SYS_mkdirat,
+    SYS_mknodat, SYS_symlinkat, SYS_linkat,     SYS_unlinkat,   SYS_renameat2,
+    SYS_fchmod,  SYS_fchmodat,  SYS_fchown,     SYS_fchownat,   SYS_utimensat,
+};
+// Nothing that makes a file or changes more than the bytes of one that is open.
+constexpr int kForImage[] = {
+    SYS_fallocate,
+    SYS_copy_file_range,
 };
 
 constexpr int kPackAllowed[] = {
@@ -148,12 +144,25 @@ Status filter_system_calls(WorkerTask task) {
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   load(offsetof(seccomp_data, nr));
-  const std::span<const int> allowed =
-      task == WorkerTask::kPack ? std::span<const int>(kPackAllowed) : std::span(kAllowed);
-  for (const int number : allowed) {
-    program.push_back(
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  auto allow = [&](std::span<const int> numbers) {
+    for (const int number : numbers) {
+      program.push_back(
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
+      program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
+  };
+  switch (task) {
+    case WorkerTask::kUnpack:
+      allow(kUnpackAllowed);
+      allow(kForDirectory);
+      break;
+    case WorkerTask::kWriteImage:
+      allow(kUnpackAllowed);
+      allow(kForImage);
+      break;
+    case WorkerTask::kPack:
+      allow(kPackAllowed);
+      break;
   }
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
@@ -163,9 +172,11 @@ Status filter_system_calls(WorkerTask task) {
 #endif
 
 Status drop_capabilities(WorkerTask task) {
-  const std::uint32_t kept = task == WorkerTask::kPack ? 1u << CAP_DAC_READ_SEARCH
-                                                       : 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE |
-                                                             1u << CAP_FOWNER | 1u << CAP_FSETID;
+  std::uint32_t kept = 0;
+  if (task == WorkerTask::kPack) kept = 1u << CAP_DAC_READ_SEARCH;
+  if (task == WorkerTask::kUnpack) {
+    kept = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID;
+  }
   for (int capability = 0; capability < 64; ++capability) {
     if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) {
       return fail_errno("drop a capability from the bounding set");

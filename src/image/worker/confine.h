@@ -1,7 +1,8 @@
 // How the image worker shuts itself in before it reads a byte of an archive: a user namespace with
-// the image's ids and nothing else, no network, a root directory that is the destination, no way to
-// gain rights, four capabilities over those ids alone, resource limits, and a system-call filter
-// that kills on everything that unpacking does not need.
+// the image's ids and nothing else, no network, a root directory that is the destination (or empty,
+// where the destination is a file), no way to gain rights, four capabilities over those ids alone
+// (or none), resource limits, and a system-call filter that kills on everything that the task does
+// not need.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,9 @@ Status take_root();
 // root is an empty directory that nobody can write to.
 Status take_empty_root(std::uint32_t uid, std::uint32_t gid);
 
-// What may be done afterwards: making the files of an archive, or reading those of a layer.
-enum class WorkerTask : std::uint8_t { kUnpack, kPack };
+// What may be done afterwards: making the files of layers in the root directory, writing an image
+// of them to files that are open, or reading those of a layer.
+enum class WorkerTask : std::uint8_t { kUnpack, kWriteImage, kPack };
 
 struct WorkerLimits {
   std::uint64_t file_size = 0;

@@ -3,33 +3,35 @@
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "image/ids.h"
 #include "image/reference.h"
+#include "image/worker/uncompress.h"
 
 namespace caisson::image {
 namespace {
 
-constexpr std::uint64_t kRatioFrom = 64ull << 20;
 constexpr std::size_t kMaxLinkTarget = 4095;
+constexpr std::string_view kWhiteout = ".wh.", kOpaque = ".wh..wh..opq", kAufs = ".wh..wh.";
 
 struct FreeArchive {
   void operator()(archive* reader) const { archive_read_free(reader); }
 };
 using Reader = std::unique_ptr<archive, FreeArchive>;
 
-// What libarchive's callback needs: the input, and where its error is kept.
-struct InputState {
-  ArchiveInput& input;
+// What libarchive's callback needs: the bytes, and where their error is kept.
+struct TarState {
+  Uncompressed& bytes;
   std::optional<Error> error;
 };
 
-la_ssize_t read_input(archive* reader, void* data, const void** buffer) {
-  auto& state = *static_cast<InputState*>(data);
-  auto bytes = state.input.read();
+la_ssize_t read_tar(archive* reader, void* data, const void** buffer) {
+  auto& state = *static_cast<TarState*>(data);
+  auto bytes = state.bytes.read();
   if (!bytes.has_value()) {
     archive_set_error(reader, EIO, "the archive cannot be read");
     state.error = std::move(bytes).error();
@@ -39,20 +41,37 @@ la_ssize_t read_input(archive* reader, void* data, const void** buffer) {
   return static_cast<la_ssize_t>(bytes->size());
 }
 
-class Unpacker {
- public:
-  Unpacker(ArchiveInput& input, Destination& destination, const UnpackLimits& limits)
-      : input_{input, std::nullopt}, destination_(destination), limits_(limits) {}
+enum class NameUse { kEntry, kWhiteout, kOpaque, kAufs };
 
-  Result<UnpackReport> run() {
+// What the marks of image layers make of a name.
+NameUse use_of(const EntryName& name) {
+  for (std::string_view rest = name.path; !rest.empty();) {
+    const std::string_view component = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(std::min(rest.size(), component.size() + 1));
+    if (!component.starts_with(kWhiteout)) continue;
+    if (rest.empty() && component == kOpaque) return NameUse::kOpaque;
+    if (component.starts_with(kAufs)) return NameUse::kAufs;
+    return NameUse::kWhiteout;
+  }
+  return NameUse::kEntry;
+}
+
+class LayerReader {
+ public:
+  LayerReader(ArchiveInput& input, EntrySink& sink, const UnpackLimits& limits,
+              const UnpackReport& before)
+      : bytes_(input, limits.ratio),
+        tar_{bytes_, std::nullopt},
+        sink_(sink),
+        limits_(limits),
+        before_(before) {}
+
+  Result<LayerCounts> run() {
     reader_ = Reader(archive_read_new());
     if (!reader_) return fail(Error::exhausted("no memory to read the archive"));
     archive* reader = reader_.get();
-    archive_read_support_filter_gzip(reader);
-    archive_read_support_filter_zstd(reader);
-    archive_read_support_filter_xz(reader);
     archive_read_support_format_tar(reader);
-    if (archive_read_open(reader, &input_, nullptr, read_input, nullptr) < ARCHIVE_WARN) {
+    if (archive_read_open(reader, &tar_, nullptr, read_tar, nullptr) < ARCHIVE_WARN) {
       return fail(archive_error());
     }
     for (;;) {
@@ -64,40 +83,48 @@ class Unpacker {
       if (result < ARCHIVE_WARN) return fail(archive_error());
       TRY(take(entry));
     }
-    if (report_.entries == 0) {
-      return fail(
-          Error::invalid("the archive has no entries; a tar file (plain, or compressed with "
-                         "gzip, zstd or xz) of a root filesystem is needed"));
-    }
-    TRY(destination_.finish());
-    return report_;
+    TRY(read_rest());
+    result_.diff_id = bytes_.digest();
+    return result_;
   }
 
  private:
   Error archive_error() {
-    if (input_.error) return *input_.error;
+    // What is wrong with this host, or is a sentence of its own, stands for itself.
+    if (tar_.error && (tar_.error->code() != Code::kInvalidArgument ||
+                       tar_.error->message().starts_with("the archive "))) {
+      return *tar_.error;
+    }
     const char* text = archive_error_string(reader_.get());
     std::string message = "the archive is damaged or no tar file (plain, gzip, zstd or xz)";
-    if (report_.entries > 0) {
-      message = "the archive is damaged after entry " + std::to_string(report_.entries);
+    if (result_.counts.entries > 0) {
+      message = "the archive is damaged after entry " + std::to_string(result_.counts.entries);
     }
-    if (text != nullptr) message += std::string(": ") + text;
+    if (tar_.error) {
+      message += ": " + tar_.error->message();
+    } else if (text != nullptr) {
+      message += std::string(": ") + text;
+    }
     return Error::invalid(std::move(message));
   }
 
-  Status check_ratio() {
-    const la_int64_t unpacked = archive_filter_bytes(reader_.get(), 0);
-    const la_int64_t packed = archive_filter_bytes(reader_.get(), -1);
-    if (unpacked <= 0 || static_cast<std::uint64_t>(unpacked) < kRatioFrom || packed <= 0)
-      return {};
-    if (static_cast<std::uint64_t>(unpacked / packed) <= limits_.ratio) return {};
-    return fail(Error::invalid("the archive unpacks to more than " + std::to_string(limits_.ratio) +
-                               " times its size, the most that is allowed"));
+  // What is behind the archive's end belongs to the digest all the same.
+  Status read_rest() {
+    for (;;) {
+      auto bytes = bytes_.read();
+      if (!bytes.has_value()) {
+        tar_.error = std::move(bytes).error();
+        return fail(archive_error());
+      }
+      if (bytes->empty()) return {};
+    }
   }
 
   Status add_bytes(std::string_view name, std::uint64_t size) {
-    if (size <= limits_.bytes && report_.bytes + size <= limits_.bytes) {
-      report_.bytes += size;
+    const std::uint64_t room =
+        limits_.bytes - std::min(limits_.bytes, before_.bytes + counts().bytes);
+    if (size <= room) {
+      counts().bytes += size;
       return {};
     }
     return fail(Error::invalid("entry '" + printable(name) + "' of " + std::to_string(size) +
@@ -126,19 +153,19 @@ class Unpacker {
   }
 
   Status take(archive_entry* entry) {
-    if (report_.entries >= limits_.entries) {
-      return fail(Error::invalid("the archive has more than " + std::to_string(limits_.entries) +
+    if (before_.entries + counts().entries >= limits_.entries) {
+      return fail(Error::invalid("the image has more than " + std::to_string(limits_.entries) +
                                  " entries, the most that is allowed"));
     }
-    ++report_.entries;
-    TRY(check_ratio());
+    ++counts().entries;
     const char* raw = archive_entry_pathname(entry);
     TRY_ASSIGN(EntryName name, parse_entry_name(raw == nullptr ? "" : raw));
-    if (name.absolute) ++report_.absolute_names;
+    if (name.absolute) ++counts().absolute_names;
+    if (const NameUse use = use_of(name); use != NameUse::kEntry) return take_mark(name, use);
     if (archive_entry_xattr_count(entry) > 0 || archive_entry_acl_types(entry) != 0) {
       // None is kept: the overlay filesystem would obey some of them, file capabilities are what a
       // sandbox must not have, and ordinary programs need none.
-      ++report_.dropped_attributes;
+      ++counts().dropped_attributes;
     }
     TRY_ASSIGN(EntryAttributes attributes, attributes_of(entry, raw));
     if (const char* target = archive_entry_hardlink(entry); target != nullptr) {
@@ -150,7 +177,7 @@ class Unpacker {
     }
     switch (type) {
       case AE_IFDIR:
-        return destination_.make_directory(name, attributes);
+        return sink_.make_directory(name, attributes);
       case AE_IFREG:
         return take_file(entry, name, attributes);
       case AE_IFLNK: {
@@ -162,19 +189,40 @@ class Unpacker {
                                      std::to_string(text.size()) + " bytes; allowed are 1 to " +
                                      std::to_string(kMaxLinkTarget)));
         }
-        return destination_.make_symlink(name, text, attributes);
+        return sink_.make_symlink(name, text, attributes);
       }
       case AE_IFIFO:
-        return destination_.make_fifo(name, attributes);
+        return sink_.make_pipe(name, attributes);
       case AE_IFCHR:
       case AE_IFBLK:
-        ++report_.dropped_devices;
+      case AE_IFSOCK:
+        ++counts().dropped_devices;
         return {};
       default:
         return fail(Error::invalid("entry '" + printable(raw) +
                                    "' is of a kind that an image cannot have (allowed are files, "
                                    "directories, links and pipes)"));
     }
+  }
+
+  // `.wh.NAME` and `.wh..wh..opq`; what else begins with `.wh..wh.` is the bookkeeping of a file
+  // system that few remember, and is left out.
+  Status take_mark(const EntryName& name, NameUse use) {
+    if (use == NameUse::kAufs) return {};
+    ++result_.whiteouts;
+    const std::string parent(name.parent());
+    if (use == NameUse::kOpaque) return sink_.make_opaque({.path = parent});
+    const std::string_view last = name.last();
+    const std::string_view gone = last.substr(std::min(kWhiteout.size(), last.size()));
+    if (!last.starts_with(kWhiteout) || gone.empty() || gone == "." || gone == ".." ||
+        parent.find("/.wh.") != std::string::npos || parent.starts_with(kWhiteout)) {
+      return fail(Error::invalid("entry '" + printable(name.path) +
+                                 "': '.wh.' must be the beginning of the last part of a name and "
+                                 "be followed by the name of what is gone, which can be neither "
+                                 "the root nor its own directory"));
+    }
+    return sink_.white_out(
+        {.path = parent.empty() ? std::string(gone) : parent + "/" + std::string(gone)});
   }
 
   Status take_hard_link(const EntryName& name, std::string_view raw_target) {
@@ -187,14 +235,14 @@ class Unpacker {
                                  printable(raw_target) + "': the root cannot be linked"));
     }
     if (name.path == target->path) return {};
-    return destination_.make_hard_link(name, *target);
+    return sink_.make_hard_link(name, *target);
   }
 
   Status take_file(archive_entry* entry, const EntryName& name, const EntryAttributes& attributes) {
     const la_int64_t declared = archive_entry_size(entry);
     const auto size = static_cast<std::uint64_t>(declared < 0 ? 0 : declared);
     TRY(add_bytes(name.path, size));
-    TRY(destination_.begin_file(name));
+    TRY(sink_.begin_file(name, size, attributes));
     std::uint64_t position = 0;
     for (;;) {
       const void* data = nullptr;
@@ -211,26 +259,29 @@ class Unpacker {
                                    " bytes"));
       }
       if (length > 0) {
-        TRY(destination_.write_file({static_cast<const char*>(data), length}, at));
+        TRY(sink_.write_file({static_cast<const char*>(data), length}, at));
       }
       position = at + length;
-      TRY(check_ratio());
     }
-    return destination_.end_file(size, attributes);
+    return sink_.end_file();
   }
 
-  InputState input_;
-  Destination& destination_;
+  UnpackReport& counts() { return result_.counts; }
+
+  Uncompressed bytes_;
+  TarState tar_;
+  EntrySink& sink_;
   const UnpackLimits& limits_;
+  const UnpackReport& before_;
   Reader reader_;
-  UnpackReport report_;
+  LayerCounts result_;
 };
 
 }  // namespace
 
-Result<UnpackReport> unpack(ArchiveInput& input, Destination& destination,
-                            const UnpackLimits& limits) {
-  return Unpacker(input, destination, limits).run();
+Result<LayerCounts> read_layer(ArchiveInput& input, EntrySink& sink, const UnpackLimits& limits,
+                               const UnpackReport& before) {
+  return LayerReader(input, sink, limits, before).run();
 }
 
 }  // namespace caisson::image

@@ -1,10 +1,11 @@
-// caisson-image-worker: unpacks one archive, or removes one tree, for the process that starts it;
-// see image/worker_protocol.h. Not for people.
+// caisson-image-worker: makes a root filesystem out of layers, or removes one tree, for the process
+// that starts it; see image/worker_protocol.h. Not for people.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -14,15 +15,20 @@
 #include "image/files.h"
 #include "image/ids.h"
 #include "image/worker/confine.h"
-#include "image/worker/directory_destination.h"
+#include "image/worker/directory_writer.h"
+#include "image/worker/erofs_writer.h"
+#include "image/worker/flatten.h"
 #include "image/worker/pack_mode.h"
 #include "image/worker/unpack.h"
 #include "image/worker_protocol.h"
+#include "image/worker_report.h"
 
 namespace caisson::image {
 namespace {
 
 constexpr std::size_t kInputBuffer = 128 * 1024;
+constexpr std::uint64_t kManyLayers = 128;
+constexpr std::uint64_t kBlockOrInode = 4096;
 
 void say(char kind, std::string_view text) {
   std::string message(1, kind);
@@ -37,32 +43,46 @@ int report_failure(const Error& error) {
   return 1;
 }
 
-class DescriptorInput final : public ArchiveInput {
+// One layer of the stream.
+class StreamInput final : public ArchiveInput {
  public:
+  void begin(std::uint64_t size) { left_ = size; }
   Result<std::string_view> read() override {
-    ssize_t got = TEMP_FAILURE_RETRY(::read(kWorkerArchiveFd, buffer_.data(), buffer_.size()));
+    if (left_ == 0) return std::string_view();
+    const std::size_t wanted = std::min<std::uint64_t>(left_, buffer_.size());
+    const ssize_t got = TEMP_FAILURE_RETRY(::read(kWorkerArchiveFd, buffer_.data(), wanted));
     if (got < 0) return fail_errno("read the archive");
+    if (got == 0) return fail(Error::unavailable("the layer's bytes ended too early"));
+    left_ -= static_cast<std::uint64_t>(got);
     return std::string_view(buffer_.data(), static_cast<std::size_t>(got));
+  }
+  // What nobody wanted of it makes way for the next.
+  Status skip_rest() {
+    while (left_ > 0) TRY(read());
+    return {};
   }
 
  private:
   std::vector<char> buffer_ = std::vector<char>(kInputBuffer);
+  std::uint64_t left_ = 0;
 };
 
 struct Job {
   bool remove = false;
   std::string name;  // to remove
+  RootfsForm form = RootfsForm::kDirectory;
   IdLayout layout = IdLayout::kSingle;
   UnpackLimits limits;
   WorkerLimits worker{.file_size = 1ull << 20, .seconds = 900};
+
+  bool writes_image() const { return !remove && form == RootfsForm::kErofs; }
 };
 
-Result<std::uint64_t> number(const char* text) {
+Result<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
-  const std::string_view view(text);
-  auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
-  if (error != std::errc() || end != view.data() + view.size() || value == 0) {
-    return fail(Error::internal("'" + std::string(view) + "' is no positive number"));
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return fail(Error::internal("'" + std::string(text) + "' is no number"));
   }
   return value;
 }
@@ -75,40 +95,95 @@ Result<Job> parse(int count, char** arguments) {
     job.name = arguments[2];
     return job;
   }
-  if (kind != "unpack" || count != 7) {
+  if (kind != "layers" || count != 8) {
     return fail(Error::internal("caisson-image-worker is started by caisson, not by hand"));
   }
-  auto layout = parse_id_layout(arguments[2]);
-  if (!layout) return fail(Error::internal("unknown layout of ids"));
+  const std::string_view form = arguments[2];
+  if (form == "erofs") job.form = RootfsForm::kErofs;
+  auto layout = parse_id_layout(arguments[3]);
+  if ((form != "erofs" && form != "directory") || !layout) {
+    return fail(Error::internal("unknown form or layout of ids"));
+  }
   job.layout = *layout;
-  TRY_ASSIGN(job.limits.entries, number(arguments[3]));
-  TRY_ASSIGN(job.limits.bytes, number(arguments[4]));
-  TRY_ASSIGN(job.limits.ratio, number(arguments[5]));
-  TRY_ASSIGN(job.worker.seconds, number(arguments[6]));
+  TRY_ASSIGN(job.limits.entries, number(arguments[4]));
+  TRY_ASSIGN(job.limits.bytes, number(arguments[5]));
+  TRY_ASSIGN(job.limits.ratio, number(arguments[6]));
+  TRY_ASSIGN(const std::uint64_t seconds, number(arguments[7]));
+  // The other side ends us when one layer takes longer than that; a session has many.
+  job.worker.seconds = kManyLayers * seconds;
   job.worker.file_size = job.limits.bytes;
+  if (job.form == RootfsForm::kErofs) {
+    job.worker.task = WorkerTask::kWriteImage;
+    // One file has all the others, each in blocks of its own, and the metadata of several turns.
+    job.worker.file_size += kManyLayers * (job.limits.entries * kBlockOrInode + (1ull << 30));
+  }
   return job;
 }
 
-Result<std::string> work(const Job& job) {
-  TRY(lock_down(job.worker));
+Status obey(const Job& job, LayerTree& tree, RootfsWriter& writer) {
+  Flattener flattener(tree, writer);
+  StreamInput input;
+  UnpackReport before;
+  for (std::string order(kMaxWorkerMessage, '\0');;) {
+    const ssize_t got = TEMP_FAILURE_RETRY(recv(kWorkerReportFd, order.data(), order.size(), 0));
+    if (got <= 0) return {};  // nobody wants more
+    const std::string_view text(order.data(), static_cast<std::size_t>(got));
+    if (text.front() == kWorkerFinish) {
+      TRY_ASSIGN(RootfsReport report, writer.finish());
+      if (job.form == RootfsForm::kDirectory) report.bytes = before.bytes;
+      say(kWorkerDone, encode_rootfs_report(report));
+      continue;
+    }
+    if (text.front() != kWorkerApply) return fail(Error::internal("an unknown order"));
+    TRY_ASSIGN(const std::uint64_t size, number(text.substr(1)));
+    input.begin(size);
+    if (job.form == RootfsForm::kDirectory) {
+      CountingSink nothing;
+      TRY_ASSIGN(LayerCounts found, read_layer(input, nothing, job.limits, before));
+      TRY(input.skip_rest());
+      say(kWorkerAgain, found.encode());
+      input.begin(size);
+    }
+    TRY(flattener.begin_layer());
+    TRY_ASSIGN(LayerCounts found, read_layer(input, flattener, job.limits, before));
+    TRY(flattener.end_layer());
+    TRY(input.skip_rest());
+    before.entries += found.counts.entries;
+    before.bytes += found.counts.bytes;
+    say(kWorkerDone, found.encode());
+  }
+}
+
+Status make_rootfs(const Job& job) {
+  LayerTree tree(job.limits.entries);
+  if (job.form == RootfsForm::kErofs) {
+    ErofsWriter writer(tree, kWorkerImageFd, kWorkerMetadataFd);
+    TRY(writer.begin());
+    return obey(job, tree, writer);
+  }
   Fd root(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return fail_errno("open the destination");
-  if (job.remove) {
-    TRY(remove_tree_at(root.get(), job.name));
-    return std::string();
-  }
-  DescriptorInput input;
-  DirectoryDestination destination(root.get(), job.layout);
-  TRY_ASSIGN(UnpackReport report, unpack(input, destination, job.limits));
-  return encode_report(report);
+  DirectoryWriter writer(tree, root.get(), job.layout);
+  return obey(job, tree, writer);
+}
+
+Status remove(const Job& job) {
+  Fd root(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return fail_errno("open the destination");
+  TRY(remove_tree_at(root.get(), job.name));
+  say(kWorkerDone, "");
+  return {};
+}
+
+Status work(const Job& job) {
+  TRY(die_with_parent());
+  TRY(lock_down(job.worker));
+  return job.remove ? remove(job) : make_rootfs(job);
 }
 
 int run_inner(const Job& job) {
-  if (auto tied = die_with_parent(); !tied.has_value()) return report_failure(tied.error());
   auto done = work(job);
-  if (!done.has_value()) return report_failure(done.error());
-  say(kWorkerDone, *done);
-  return 0;
+  return done.has_value() ? 0 : report_failure(done.error());
 }
 
 // The outer process only waits, so that a killed unpacker still gets its sentence.
@@ -124,15 +199,16 @@ int wait_for(pid_t child) {
   return 1;
 }
 
-Status prepare() {
+Status prepare(const Job& job) {
   TRY(die_with_parent());
-  TRY(enter_namespaces(kWorkerDirectoryFd));
+  const Fd root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  TRY(enter_namespaces(job.writes_image() ? root.get() : kWorkerDirectoryFd));
   say(kWorkerReady, "");
   char go = 0;
   if (recv(kWorkerReportFd, &go, 1, 0) != 1 || go != kWorkerGo) {
     return fail(Error::internal("the image worker was not told to go on"));
   }
-  TRY(take_root());
+  TRY(job.writes_image() ? take_empty_root(0, 0) : take_root());
   TRY(die_with_parent());
   close(kWorkerDirectoryFd);
   return {};
@@ -147,7 +223,7 @@ int run(int count, char** arguments) {
     }
     return report_failure(job.error());
   }
-  if (auto ready = prepare(); !ready.has_value()) return report_failure(ready.error());
+  if (auto ready = prepare(*job); !ready.has_value()) return report_failure(ready.error());
   const pid_t child = fork();
   if (child < 0) return report_failure(Error::syscall("fork", errno));
   if (child == 0) _exit(run_inner(*job));
