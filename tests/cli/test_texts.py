@@ -95,7 +95,7 @@ class Texts(support.CallerTest):
             self.assertEqual(self.caller.caisson("image", "rm", name).returncode, 0)
         self.assert_refused(self.caller.caisson("image", "rm", "tiny"), "tiny")
         self.assert_refused(self.caller.caisson("image", "rm"), "no image given")
-        self.assert_refused(self.caller.caisson("image", "import", "x"), "a name and an archive")
+        self.assert_refused(self.caller.caisson("image", "import"), "a name and an archive")
         self.assert_refused(self.caller.caisson("image", "import", "x", "/no/such.tar"), "/no/such.tar")
         self.assert_refused(self.caller.caisson("image", "import", "host", archive), "host")
         self.assert_refused(self.caller.caisson("image", "import", "x", "/etc/hostname"))
