@@ -4,6 +4,7 @@
 // come out the same; and the input as an entry's name. A byte 0xff at the beginning and the next
 // one say where the input is cut into two layers.
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -164,6 +165,7 @@ void compare_directory(const testing::Listing& expected, const UnpackLimits& lim
                        const std::vector<std::string_view>& layers) {
   testing::TemporaryDirectory directory;
   const Fd root = open_or_make_directory(directory / "root").value();
+  require(fchmod(root.get(), 0755) == 0);
   LayerTree tree(limits.entries);
   DirectoryWriter writer(tree, root.get(), IdLayout::kSingle);
   require(flatten(tree, writer, limits, layers));

@@ -27,7 +27,8 @@ EntryName name_of(std::uint8_t byte) {
   for (unsigned parts = 1 + (byte >> 6) % 3; parts > 0; --parts, byte = byte >> 2 | byte << 6) {
     if (!name.path.empty()) name.path += '/';
     name.path += (byte & 32) != 0 ? std::string(200, static_cast<char>('a' + (byte & 3)))
-                                  : std::string(1, static_cast<char>('+' + (byte & 3)));
+                                  : std::string((byte & 3) == 3 ? ".+" : "+") +
+                                        static_cast<char>('+' + (byte & 3));
   }
   return name;
 }
