@@ -29,6 +29,7 @@
 #include "box/result_json.h"
 #include "box/sockets.h"
 #include "image/kept_layer.h"
+#include "image/registry/names.h"
 #include "image/store.h"
 #include "wall/plan.h"
 
@@ -70,6 +71,9 @@ Result<ResolvedImage> resolve_image(const std::string& asked) {
       return resolved;
     }
     resolved.name = kBaseImage;
+  } else {
+    TRY_ASSIGN(const policy::Settings settings, policy::load_settings());
+    TRY_ASSIGN(resolved.name, image::local_name(asked, settings));
   }
   TRY_ASSIGN(image::Store store, image::Store::open());
   TRY_ASSIGN(resolved.files, store.resolve(resolved.name));

@@ -8,8 +8,8 @@ import tarfile
 
 import support
 
-COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "cp", "image import", "image ls",
-            "image inspect", "image tag", "image rm", "image gc", "doctor", "completion"]
+COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "cp", "image pull", "image import",
+            "image export", "image build", "image ls", "image inspect", "image tag", "image rm", "image gc", "doctor", "completion"]
 
 
 class Texts(support.CallerTest):
@@ -45,7 +45,7 @@ class Texts(support.CallerTest):
             'COMP_WORDS=(caisson run --privileges "") COMP_CWORD=3; _caisson; echo "${COMPREPLY[@]}"\n' \
             'COMP_WORDS=(caisson image "") COMP_CWORD=2; _caisson; echo "${COMPREPLY[@]}"\n'
         done = subprocess.run(["bash"], input=asked.encode(), capture_output=True)
-        self.assertEqual(done.stdout.decode().splitlines(), ["--memory", "shell", "none sudo", "import ls inspect tag rm gc"], done.stderr)
+        self.assertEqual(done.stdout.decode().splitlines(), ["--memory", "shell", "none sudo", "pull import export build ls inspect tag rm gc"], done.stderr)
         for shell in ("zsh", "fish"):
             self.assertIn("memory", self.caller.caisson("completion", shell).out)
         self.assert_refused(self.caller.caisson("completion", "tcsh"), "tcsh", "bash, zsh and fish")
@@ -95,7 +95,7 @@ class Texts(support.CallerTest):
             self.assertEqual(self.caller.caisson("image", "rm", name).returncode, 0)
         self.assert_refused(self.caller.caisson("image", "rm", "tiny"), "tiny")
         self.assert_refused(self.caller.caisson("image", "rm"), "no image given")
-        self.assert_refused(self.caller.caisson("image", "import", "x"), "a name and an archive")
+        self.assert_refused(self.caller.caisson("image", "import"), "a name and an archive")
         self.assert_refused(self.caller.caisson("image", "import", "x", "/no/such.tar"), "/no/such.tar")
         self.assert_refused(self.caller.caisson("image", "import", "host", archive), "host")
         self.assert_refused(self.caller.caisson("image", "import", "x", "/etc/hostname"))

@@ -1,95 +1,20 @@
-"""Pulling from a real registry, and from servers that lie, break off or want credentials for themselves.
-
-Images are made and pushed by umoci and skopeo, the registry is Debian's docker-registry (tests/lib/registry_lab.py).
-Everything is on loopback, in temporary folders.
-"""
-import hashlib
+"""Pulling from a real registry: every kind of caller, forms of images, names, TLS, logins, two at once."""
 import json
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
-import support  # noqa: E402
-
-import registry_lab as lab  # noqa: E402
-
-harness = support.harness
-LAYERS = [{"bin/busybox": pathlib.Path(shutil.which("busybox")).read_bytes(), "bin/sh": "busybox", "bin/cat": "busybox",
-           "etc/greeting": b"first\n", "gone": b"x\n"},
-          {"etc/greeting": b"hello\n", ".wh.gone": b""}]
-MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-
-
-class Shared:
-    """One folder, one plain registry with the image team/tool:1, made when they are first needed."""
-
-    folder = registry = layout = None
-
-    @classmethod
-    def get(cls):
-        if cls.folder is None:
-            cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="caisson-registry-"))
-            cls.folder.chmod(0o755)
-            cls.layout = lab.make_layout(cls.folder, LAYERS, config=("--config.cmd", "/bin/sh"))
-            cls.registry = lab.Registry(cls.folder / "registry")
-            cls.registry.push(cls.layout, "t", "team/tool:1")
-        return cls
-
-    @classmethod
-    def close(cls):
-        if cls.registry:
-            cls.registry.stop()
-        if cls.folder:
-            shutil.rmtree(cls.folder)
-
-
-class PullTest(unittest.TestCase):
-    """A caller with an empty store: the strongest that this process can be."""
-
-    maxDiff = None
-
-    def setUp(self):
-        self.shared = Shared.get()
-        self.caller = harness.Caller(harness.callers()[0])
-        self.addCleanup(self.caller.close)
-        self.folder = self.caller.folder
-
-    def serve(self, server):
-        self.addCleanup(server.stop)
-        return server
-
-    def pull(self, name, *options, **more):
-        return self.caller.caisson("image", "pull", *options, name, **more)
-
-    def pulled(self, name, *options, **more):
-        done = self.pull(name, "--json", *options, **more)
-        self.assertEqual(done.returncode, 0, done)
-        return done.json()
-
-    def assert_refused(self, done, *words):
-        self.assertEqual(done.returncode, 125, done)
-        self.assertNotIn("Traceback", done.err, done)
-        for word in words:
-            self.assertIn(word, done.err, done)
-
-    def assert_store_empty(self):
-        """No name, no image, and no blob that anybody could take for whole."""
-        self.assertEqual(json.loads(self.caller.caisson("image", "ls", "--json").out), [])
-        self.assertEqual(self.blobs(), [])
-
-    def blobs(self):
-        return lab.files_below(self.folder / "state" / "caisson" / "images" / "blobs")
+import registry_case
+from registry_case import harness, lab
 
 
 class EveryCaller(unittest.TestCase):
     def test_an_image_is_pulled_and_runs(self):
-        shared = Shared.get()
+        shared = registry_case.Shared.get()
         name = f"{shared.registry.name}/team/tool:1"
         for kind in harness.callers():
             with self.subTest(kind=kind), harness.Caller(kind) as caller:
@@ -103,7 +28,7 @@ class EveryCaller(unittest.TestCase):
                 self.assertEqual(again.json()["downloaded"], 0, again)
 
 
-class Forms(PullTest):
+class Forms(registry_case.PullTest):
     def test_docker_manifests_and_zstd_layers(self):
         registry, layout = self.shared.registry, self.shared.layout
         registry.push(layout, "t", "forms/docker:1", "--format", "v2s2")
@@ -125,12 +50,12 @@ class Forms(PullTest):
             made = {"schemaVersion": 2, "mediaType": lab.INDEX, "manifests": entries}
             registry.put_manifest("team/tool", tag, json.dumps(made).encode(), lab.INDEX)
 
-        index("many", ("linux", "s390x"), ("linux", MACHINE))
+        index("many", ("linux", "s390x"), ("linux", registry_case.MACHINE))
         self.assertEqual(self.pulled(f"{registry.name}/team/tool:many")["manifest"], lab.digest(text))
         index("others", ("linux", "s390x"), ("windows", "amd64"))
-        self.assert_refused(self.pull(f"{registry.name}/team/tool:others"), f"linux/{MACHINE}", "linux/s390x", "windows/amd64")
+        self.assert_refused(self.pull(f"{registry.name}/team/tool:others"), f"linux/{registry_case.MACHINE}", "linux/s390x", "windows/amd64")
         # Told to take it, the image is still not for there: its configuration says so.
-        self.assert_refused(self.pull(f"{registry.name}/team/tool:others", "--platform", "linux/s390x"), f"linux/{MACHINE}")
+        self.assert_refused(self.pull(f"{registry.name}/team/tool:others", "--platform", "linux/s390x"), f"linux/{registry_case.MACHINE}")
         self.assert_refused(self.pull(f"{registry.name}/team/tool:1", "--platform", "linux"), "OS/ARCHITECTURE")
 
     def test_a_digest_means_that_manifest_and_no_other(self):
@@ -162,7 +87,7 @@ class Forms(PullTest):
         self.assertEqual((done.returncode, done.out, done.err), (0, "", ""), done)
 
 
-class Names(PullTest):
+class Names(registry_case.PullTest):
     def test_a_short_name_wants_a_setting(self):
         self.assert_refused(self.pull("team/tool:1"), "default_registry", "config.yaml", "HOST/team/tool:1")
 
@@ -194,14 +119,14 @@ class Names(PullTest):
         self.assert_refused(self.caller.caisson("image", "pull"), "one name")
 
 
-class Encryption(PullTest):
+class Encryption(registry_case.PullTest):
     @classmethod
     def setUpClass(cls):
         cls.place = pathlib.Path(tempfile.mkdtemp(prefix="caisson-registry-tls-"))
         cls.place.chmod(0o755)
         cls.tls = lab.Tls(cls.place / "tls")
         cls.registry = lab.Registry(cls.place / "registry", tls=cls.tls)
-        cls.registry.push(Shared.get().layout, "t", "team/tool:1")
+        cls.registry.push(registry_case.Shared.get().layout, "t", "team/tool:1")
 
     @classmethod
     def tearDownClass(cls):
@@ -221,7 +146,7 @@ class Encryption(PullTest):
         self.assertTrue("certificate" in done.err or "resolve" in done.err, done)
 
 
-class Logins(PullTest):
+class Logins(registry_case.PullTest):
     SECRET = "s3cr3t-Pa55word"
 
     def registry_with(self, auth):
@@ -332,7 +257,7 @@ class Logins(PullTest):
         self.assertNotIn("Basic ", done.err)
 
 
-class Large(PullTest):
+class Large(registry_case.PullTest):
     def test_two_pulls_of_one_image_do_the_work_once(self):
         registry = self.shared.registry
         place = self.folder / "large"
@@ -361,254 +286,7 @@ class Large(PullTest):
         self.assertEqual(lab.files_below(images / "partial"), [])
 
 
-class Broken(PullTest):
-    """Servers that break off, and those that lie."""
-
-    def setUp(self):
-        super().setUp()
-        # Larger than what is in flight anywhere.
-        self.layer = lab.tar_of({"data": os.urandom(8 << 20)})
-        self.answers, self.manifest, self.config = lab.image_answers("a", [self.layer])
-        self.blob = f"/v2/a/blobs/{lab.digest(self.layer)}"
-
-    def ranges(self, server):
-        return [headers.get("Range") for path, headers in server.seen if path == self.blob]
-
-    def part(self, handler, cut_after=None, ignore_range=False):
-        """The layer, or its part that is asked for; the connection breaks after `cut_after` bytes of it."""
-        wanted = handler.headers.get("Range")
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and not ignore_range else 0
-        body = self.layer[start:]
-        handler.send_response(206 if start else 200)
-        if start:
-            handler.send_header("Content-Range", f"bytes {start}-{len(self.layer) - 1}/{len(self.layer)}")
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body[:cut_after])
-        if cut_after is not None:
-            handler.close_connection = True
-
-    def test_a_download_that_breaks_goes_on_where_it_ended(self):
-        cuts = [3 << 20, 1 << 20]
-        self.answers[self.blob] = lambda handler: self.part(handler, cuts.pop(0) if cuts else None)
-        server = self.serve(lab.Scripted(self.answers))
-        done = self.pull(f"{server.name}/a:1")
-        self.assertEqual(done.returncode, 0, done)
-        self.assertEqual(self.ranges(server), [None, f"bytes={3 << 20}-", f"bytes={4 << 20}-"])
-        self.assertIn("the connection broke", done.err)
-
-    def test_a_registry_without_ranges_starts_again(self):
-        cuts = [3 << 20]
-        self.answers[self.blob] = lambda handler: self.part(handler, cuts.pop(0) if cuts else None, ignore_range=True)
-        server = self.serve(lab.Scripted(self.answers))
-        self.assertEqual(self.pull(f"{server.name}/a:1").returncode, 0)
-        self.assertEqual(self.ranges(server), [None, f"bytes={3 << 20}-"])
-
-    def test_a_killed_pull_is_gone_on_with_by_the_next(self):
-        half, go_on = threading.Event(), threading.Event()
-        self.addCleanup(go_on.set)
-
-        def stall(handler):
-            if half.is_set():
-                return self.part(handler)
-            handler.send_response(200)
-            handler.send_header("Content-Length", str(len(self.layer)))
-            handler.end_headers()
-            handler.wfile.write(self.layer[:4 << 20])
-            handler.wfile.flush()
-            half.set()
-            go_on.wait(60)
-            handler.close_connection = True
-            return None
-
-        self.answers[self.blob] = stall
-        server = self.serve(lab.Scripted(self.answers))
-        process = self.caller.popen("image", "pull", f"{server.name}/a:1", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.assertTrue(half.wait(60))
-        partial = self.folder / "state" / "caisson" / "images" / "partial"
-        there = lambda: any(path.stat().st_size > 1 << 20 for path in partial.glob("*"))  # noqa: E731
-        self.assertTrue(harness.wait_until(there, 60))
-        process.kill()
-        process.wait()
-        go_on.set()
-        self.assert_store_empty()
-        report = self.pulled(f"{server.name}/a:1")
-        self.assertLess(report["downloaded"], len(self.layer))
-        self.assertGreater(report["downloaded"], 0)
-        self.assertTrue(self.ranges(server)[-1].startswith("bytes="))
-
-    def test_bytes_with_another_digest_are_never_kept(self):
-        wrong = bytearray(self.layer)
-        wrong[5 << 20] ^= 1
-        self.answers[self.blob] = (200, bytes(wrong), {})
-        server = self.serve(lab.Scripted(self.answers))
-        self.assert_refused(self.pull(f"{server.name}/a:1"), lab.digest(self.layer), lab.digest(bytes(wrong)))
-        self.assert_store_empty()
-
-    def test_a_wrong_beginning_is_fetched_again(self):
-        # As if a disk had lost what an earlier pull began.
-        partial = self.folder / "state" / "caisson" / "images" / "partial"
-        self.answers[self.blob] = self.part
-        server = self.serve(lab.Scripted(self.answers))
-        self.assertEqual(self.caller.caisson("image", "ls").returncode, 0)
-        partial.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.caller.own(partial)
-        path = partial / lab.digest(self.layer).removeprefix("sha256:")
-        self.caller.write(path, b"x" * (1 << 20))
-        self.assertEqual(self.pull(f"{server.name}/a:1").returncode, 0)
-        self.assertEqual(self.ranges(server), [f"bytes={1 << 20}-", None])
-
-    def test_a_wrong_configuration_is_refused(self):
-        path = f"/v2/a/blobs/{lab.digest(self.config)}"
-        for wrong in (self.config + b" ", self.config.replace(b"linux", b"linuX")):
-            server = self.serve(lab.Scripted({**self.answers, path: (200, wrong, {})}))
-            done = self.pull(f"{server.name}/a:1")
-            self.assert_refused(done)
-            self.assertTrue("sha256:" in done.err or "more than" in done.err, done)
-        self.assert_store_empty()
-
-    def test_sizes_are_held(self):
-        huge = self.manifest + b" " * (4 << 20)
-        longer = {**self.answers, self.blob: (200, self.layer + b"more", {})}
-        shorter = {**self.answers, self.blob: (200, self.layer[:-512], {})}
-        too_large = json.loads(self.manifest)
-        too_large["layers"][0]["size"] = 1 << 50
-        cases = [({**self.answers, "/v2/a/manifests/1": (200, huge, {"Content-Type": lab.MANIFEST})}, "more than"),
-                 (longer, "more than"), (shorter, "declared"),
-                 ({**self.answers, "/v2/a/manifests/1": (200, json.dumps(too_large).encode(), {"Content-Type": lab.MANIFEST})},
-                  "allowed are")]
-        for answers, word in cases:
-            server = self.serve(lab.Scripted(answers))
-            self.assert_refused(self.pull(f"{server.name}/a:1"), word)
-            self.assert_store_empty()
-
-    def test_an_endless_answer_is_cut(self):
-        def endless(handler):
-            handler.send_response(200)
-            handler.send_header("Content-Type", lab.MANIFEST)
-            handler.send_header("Connection", "close")
-            handler.end_headers()
-            handler.close_connection = True
-            while True:
-                handler.wfile.write(b" " * 65536)
-
-        server = self.serve(lab.Scripted({**self.answers, "/v2/a/manifests/1": endless}))
-        self.assert_refused(self.pull(f"{server.name}/a:1"), "more than")
-
-    def test_a_registry_that_is_busy_is_asked_again(self):
-        busy = [(429, b"", {"Retry-After": "1"}), (503, b"", {})]
-        good = self.answers["/v2/a/manifests/1"]
-        self.answers["/v2/a/manifests/1"] = lambda handler: lab.reply(handler, *(busy.pop(0) if busy else good))
-        server = self.serve(lab.Scripted(self.answers))
-        done = self.pull(f"{server.name}/a:1")
-        self.assertEqual(done.returncode, 0, done)
-        self.assertIn("status 429", done.err)
-        self.assertIn("status 503", done.err)
-        self.assertEqual(len(server.paths("/manifests/")), 3)
-
-    def test_a_registry_that_stays_broken_is_given_up(self):
-        server = self.serve(lab.Scripted({**self.answers, "/v2/a/manifests/1": (500, b"", {})}))
-        self.assert_refused(self.pull(f"{server.name}/a:1", "--quiet", timeout=120), "status 500", "given up after 6 tries")
-
-    def test_redirects_have_an_end_and_no_way_out(self):
-        path = "/v2/a/manifests/1"
-        for location, word in ((path, "more than 5 redirects"), ("http://registry.example.com/x", "plain HTTP"),
-                               ("file:///etc/passwd", "URL"), ("", "more than 5 redirects")):
-            server = self.serve(lab.Scripted({**self.answers, path: (302, b"", {"Location": location})}))
-            done = self.pull(f"{server.name}/a:1")
-            self.assertEqual(done.returncode, 125, done)
-            if location:
-                self.assertIn(word, done.err, done)
-
-    def test_manifests_that_are_none(self):
-        foreign = json.loads(self.manifest)
-        foreign["layers"][0]["urls"] = ["https://example.com/layer"]
-        for text, word in ((b'{"schemaVersion":1}', "2016"), (b"<html>", "manifest"), (json.dumps(foreign).encode(), "elsewhere")):
-            server = self.serve(lab.Scripted({**self.answers, "/v2/a/manifests/1": (200, text, {})}))
-            self.assert_refused(self.pull(f"{server.name}/a:1"), word)
-
-
-class Files(PullTest):
-    def exported(self, name, form):
-        path = self.folder / f"out-{form}.tar"
-        out = self.caller.mkdir(f"exports-{form}") / "image.tar"
-        done = self.caller.caisson("image", "export", name, "--format", form, "-o", out)
-        self.assertEqual(done.returncode, 0, done)
-        shutil.copy(out, path)
-        return path
-
-    def test_skopeo_reads_what_is_exported(self):
-        name = f"{self.shared.registry.name}/team/tool:1"
-        report = self.pulled(name)
-        layout = self.exported(name, "oci")
-        seen = json.loads(lab.run("skopeo", "inspect", f"oci-archive:{layout}"))
-        self.assertEqual((seen["Digest"], len(seen["Layers"])), (report["manifest"], 2))
-        docker = self.exported(name, "docker")
-        raw = lab.run("skopeo", "inspect", "--config", "--raw", f"docker-archive:{docker}")
-        self.assertEqual("sha256:" + hashlib.sha256(raw).hexdigest(), report["id"])
-        # Copied out of it, every byte is read and checked.
-        for source in (f"oci-archive:{layout}", f"docker-archive:{docker}"):
-            target = self.folder / f"copy-{source.split(':')[0]}"
-            lab.run("skopeo", "copy", source, f"oci:{target}:x")
-        # And it comes back.
-        self.caller.caisson("image", "rm", name)
-        for path in (layout, docker):
-            path.chmod(0o644)
-            done = self.caller.caisson("image", "import", path)
-            self.assertEqual(done.returncode, 0, done)
-            self.assertIn(name, done.out)
-            listed = json.loads(self.caller.caisson("image", "ls", "--json").out)
-            self.assertEqual([image["name"] for image in listed], [name])
-            done = self.caller.caisson("run", "--image", name, "--", "/bin/cat", "/etc/greeting")
-            self.assertEqual((done.returncode, done.out), (0, "hello\n"), done)
-            self.caller.caisson("image", "rm", name)
-
-    def test_layouts_and_archives_of_other_tools_are_imported(self):
-        done = self.caller.caisson("image", "import", "mine:1", self.shared.layout)
-        self.assertEqual(done.returncode, 0, done)
-        self.assert_refused(self.caller.caisson("image", "import", self.shared.layout), "'t'", "NAME")
-        saved = self.folder / "saved.tar"
-        lab.run("skopeo", "copy", f"oci:{self.shared.layout}:t", f"docker-archive:{saved}:team/saved:2")
-        done = self.caller.caisson("image", "import", "-", input=saved.read_bytes())
-        self.assertEqual(done.returncode, 0, done)
-        # As skopeo calls it: with the host that it takes for a short name's.
-        saved_name = done.out.rsplit(": ", 1)[0]
-        self.assertTrue(saved_name.endswith("team/saved:2"), done)
-        for name in ("mine:1", saved_name):
-            done = self.caller.caisson("run", "--image", name, "--", "/bin/cat", "/etc/greeting")
-            self.assertEqual((done.returncode, done.out), (0, "hello\n"), done)
-
-    def test_files_that_are_not_whole_are_refused(self):
-        layout = self.folder / "broken"
-        shutil.copytree(self.shared.layout, layout)
-        index = json.loads((layout / "index.json").read_text())
-        text = (layout / "blobs/sha256" / index["manifests"][0]["digest"][7:]).read_text()
-        layer = json.loads(text)["layers"][0]["digest"][7:]
-        blob = layout / "blobs/sha256" / layer
-        whole = blob.read_bytes()
-        damaged = bytes([whole[0] ^ 1]) + whole[1:]
-        link = self.folder / "elsewhere"
-        link.write_bytes(whole)
-
-        def replace(content):
-            blob.chmod(0o644)
-            blob.write_bytes(content)
-
-        for change, word in ((lambda: replace(damaged), layer), (lambda: replace(whole[:-1]), "declared"),
-                             (blob.unlink, layer), (lambda: blob.symlink_to(link), layer)):
-            change()
-            done = self.caller.caisson("image", "import", "a", layout)
-            self.assert_refused(done, word)
-            self.assert_store_empty()
-
-    def test_export_wants_an_image_and_a_place(self):
-        self.assert_refused(self.caller.caisson("image", "export", "none", "-o", "x"), "none")
-        self.assertFalse(list(self.caller.home.glob("x*")))
-        self.assert_refused(self.caller.caisson("image", "export", "a"), "FILE")
-        self.assert_refused(self.caller.caisson("image", "export", "a", "-o", "x", "--format", "zip"), "oci or docker")
-
-
-class Confined(PullTest):
+class Confined(registry_case.PullTest):
     def test_the_fetcher_has_given_up_its_rights(self):
         """Looked at from outside, while it waits for a registry that says nothing."""
         silent, over = threading.Event(), threading.Event()
@@ -640,21 +318,5 @@ class Confined(PullTest):
         self.assertTrue(harness.wait_until(gone, 20))
 
 
-
-
 if __name__ == "__main__":
-    for program in ("docker-registry", "skopeo", "umoci", "htpasswd", "openssl"):
-        if shutil.which(program) is None:
-            sys.exit(f"{program} is not installed; ./dev test installs it")
-    for program in ("caisson-image-worker", "caisson-image-fetch"):
-        if not (harness.build_dir() / program).exists():
-            sys.exit(f"{harness.build_dir()} lacks {program}: build the release preset first")
-    os.environ.setdefault("LANG", "C.UTF-8")
-    code = 1
-    try:
-        support.main()
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        Shared.close()
-    sys.exit(code)
+    registry_case.main()

@@ -165,7 +165,7 @@ class Tls:
 class Server:
     """A threaded HTTP server on loopback. Subclasses answer(handler); `seen` holds (path, headers) of each request."""
 
-    def __init__(self, address="127.0.0.1"):
+    def __init__(self, address="127.0.0.1", port=0):
         outer = self
         self.seen = []
 
@@ -184,7 +184,7 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.httpd = http.server.ThreadingHTTPServer((address, 0), Handler)
+        self.httpd = http.server.ThreadingHTTPServer((address, port), Handler)
         self.httpd.daemon_threads = True
         self.port = self.httpd.server_address[1]
         self.name = f"{address}:{self.port}"

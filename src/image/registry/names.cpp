@@ -22,6 +22,13 @@ Result<RegistryName> registry_name(const Reference& reference, const policy::Set
   return name;
 }
 
+Result<std::string> local_name(std::string_view text, const policy::Settings& settings) {
+  const auto reference = parse_reference(text);
+  if (settings.images.empty() || !reference.has_value()) return std::string(text);
+  TRY_ASSIGN(const auto mapped, mapped_name(*reference, settings));
+  return mapped ? mapped->text() : std::string(text);
+}
+
 Result<std::optional<Reference>> mapped_name(const Reference& reference,
                                              const policy::Settings& settings) {
   for (const auto& [from, to] : settings.images) {

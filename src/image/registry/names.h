@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "image/reference.h"
@@ -18,6 +19,10 @@ struct RegistryName {
 
 // Error: invalid for a short name without default_registry; it says which setting to make.
 Result<RegistryName> registry_name(const Reference& reference, const policy::Settings& settings);
+
+// What to look for in the local store when somebody says `text` (a name or an id): the image that
+// the settings' `images` give for it, else the same text.
+Result<std::string> local_name(std::string_view text, const policy::Settings& settings);
 
 // The local image that the settings' `images` give for this name; nullopt: none, it means itself.
 Result<std::optional<Reference>> mapped_name(const Reference& reference,

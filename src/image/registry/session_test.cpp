@@ -70,6 +70,9 @@ TEST(MappedName, IsTheLocalImageOfASetting) {
   EXPECT_EQ(mapped("ubuntu:22.04")->text(), "base:latest");
   EXPECT_EQ(mapped("python:latest")->text(), "code:1");
   EXPECT_FALSE(mapped("ubuntu:24.04"));
+  EXPECT_EQ(local_name("python", settings).value(), "code:1");
+  EXPECT_EQ(local_name("ubuntu", settings).value(), "ubuntu");
+  EXPECT_EQ(local_name("sha256:0", settings).value(), "sha256:0");
   settings.images = {{"Bad Name", "base"}};
   EXPECT_FALSE(mapped_name(parse_reference("a").value(), settings).has_value());
 }

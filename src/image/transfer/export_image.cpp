@@ -28,14 +28,14 @@ class TarWriter {
 
   Status add(const std::string& name, std::string_view bytes) {
     if (!names_.insert(name).second) return {};  // a layer that is there twice
-    TRY(write_all(fd_, tar_header(name, bytes.size())));
+    TRY(write_all(fd_, saved_tar_header(name, bytes.size())));
     TRY(write_all(fd_, bytes));
-    return write_all(fd_, tar_padding(bytes.size()));
+    return write_all(fd_, saved_tar_padding(bytes.size()));
   }
 
   Status add_file(const std::string& name, int file_fd, std::uint64_t size) {
     if (!names_.insert(name).second) return {};
-    TRY(write_all(fd_, tar_header(name, size)));
+    TRY(write_all(fd_, saved_tar_header(name, size)));
     std::vector<char> buffer(256 << 10);
     for (std::uint64_t at = 0; at < size;) {
       const std::size_t wanted =
@@ -47,10 +47,10 @@ class TarWriter {
       TRY(write_all(fd_, {buffer.data(), static_cast<std::size_t>(got)}));
       at += static_cast<std::uint64_t>(got);
     }
-    return write_all(fd_, tar_padding(size));
+    return write_all(fd_, saved_tar_padding(size));
   }
 
-  Status finish() { return write_all(fd_, tar_end()); }
+  Status finish() { return write_all(fd_, saved_tar_end()); }
 
  private:
   int fd_;

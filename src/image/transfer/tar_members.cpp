@@ -216,7 +216,7 @@ Result<TarMember> find_member(const TarMembers& members, const std::string& name
   return fail(Error::not_found("the archive has no file '" + printable(name) + "'"));
 }
 
-std::string tar_header(std::string_view name, std::uint64_t size) {
+std::string saved_tar_header(std::string_view name, std::uint64_t size) {
   VERIFY(name.size() <= kName.size);
   std::string block(kTarBlock, '\0');
   name.copy(block.data(), kName.size);
@@ -240,11 +240,11 @@ std::string tar_header(std::string_view name, std::uint64_t size) {
   return block;
 }
 
-std::string tar_padding(std::uint64_t size) {
+std::string saved_tar_padding(std::uint64_t size) {
   return std::string(static_cast<std::size_t>(whole_blocks(size) - size), '\0');
 }
 
-std::string tar_end() {
+std::string saved_tar_end() {
   return std::string(2 * kTarBlock, '\0');
 }
 

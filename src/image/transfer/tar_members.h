@@ -38,9 +38,9 @@ Result<TarMember> find_member(const TarMembers& members, const std::string& name
 
 // The header of a file of mode 0644 that belongs to root and is as old as 1970, and what fills its
 // bytes up to whole blocks. `name` has at most 100 bytes.
-std::string tar_header(std::string_view name, std::uint64_t size);
-std::string tar_padding(std::uint64_t size);
+std::string saved_tar_header(std::string_view name, std::uint64_t size);
+std::string saved_tar_padding(std::uint64_t size);
 // What ends an archive.
-std::string tar_end();
+std::string saved_tar_end();
 
 }  // namespace caisson::image
