@@ -32,13 +32,7 @@ inline constexpr std::array<std::string_view, 17> kStoreSteps = {
     "store-empty",      // what was moved away is to be removed
 };
 
-#if defined(CAISSON_TEST_SWITCHES)
 // `name` must be one of kStoreSteps.
 Status enter_store_step(std::string_view name);
-#else
-inline Status enter_store_step(std::string_view) {
-  return {};
-}
-#endif
 
 }  // namespace caisson::image
