@@ -12,7 +12,7 @@
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "build/copy.h"
-#include "build/source.h"
+#include "build/copy_content.h"
 #include "build/stage_files.h"
 #include "build/stage_state.h"
 #include "build/step_sandbox.h"
@@ -56,18 +56,6 @@ struct BuiltStage {
   std::unique_ptr<StageFiles> files;
 };
 
-// One source of a COPY that was opened.
-struct CopyPart {
-  // What the source's root descriptor needs to stay.
-  std::optional<image::ImageRef> root;
-  std::unique_ptr<StageFiles> files;
-  std::optional<image::Workspace> unpacked;
-  Fd unpacked_root;
-  std::unique_ptr<Source> source;
-  std::vector<SourceTree> trees;
-  bool merges = false;  // contents into the destination, whatever that is
-};
-
 // Ends a build because of a step of its own; everything else is an Error.
 struct Failed {
   std::string reason;
@@ -80,7 +68,7 @@ class Builder {
  public:
   Builder(image::Store& store, const BuildPlan& plan, const BuildOptions& options,
           const Events& events)
-      : store_(store), plan_(plan), options_(options), events_(events) {}
+      : store_(store), plan_(plan), options_(options), events_(events), content_(store, options) {}
 
   Result<BuildReport> run() {
     const steady_clock::time_point start = steady_clock::now();
@@ -230,6 +218,11 @@ class Builder {
     return true;
   }
 
+  // Of the stage that is copied from; null where it is none.
+  StageFiles* files_of(const CopyAction& action) const {
+    return action.from == CopyStep::From::kStage ? built_[action.stage]->files.get() : nullptr;
+  }
+
   // The configuration and layers of an image of the store.
   Status load(const std::string& image_id, BuiltStage& stage) {
     TRY_ASSIGN(const image::ImageInfo info, store_.info(image_id));
@@ -243,7 +236,9 @@ class Builder {
   // ---- steps ----
 
   Status take_step(BuiltStage& built, StageState& state, const Step& step) {
-    TRY_ASSIGN(Applied applied, state.apply(step));
+    auto meant = state.apply(step);
+    if (!meant.has_value()) return take_failure(std::move(meant).error(), step);
+    const Applied applied = std::move(*meant);
     if (step.force) forced_ = true;
     if (std::holds_alternative<std::monostate>(applied.action)) {
       built.pending += hash_of({applied.key});
@@ -254,7 +249,7 @@ class Builder {
     std::vector<CopyPart> parts;
     std::string content;
     if (const auto* copy = std::get_if<CopyAction>(&applied.action)) {
-      auto found = find_content(*copy, parts);
+      auto found = content_.find(*copy, files_of(*copy), parts);
       if (!found.has_value()) return take_failure(std::move(found).error(), step);
       content = std::move(*found);
     }
@@ -265,7 +260,7 @@ class Builder {
       if (hit) return {};
     }
     if (const auto* copy = std::get_if<CopyAction>(&applied.action)) {
-      auto opened = open_content(*copy, parts);
+      auto opened = content_.open(*copy, files_of(*copy), parts);
       if (!opened.has_value()) return take_failure(std::move(opened).error(), step);
     }
     TRY_ASSIGN(std::optional<Failed> failed, carry_out(built, state, applied, parts, key));
@@ -433,7 +428,7 @@ class Builder {
     }
     if (!sandbox.has_owners()) place.owner = Owner{};
     std::size_t trees = action.texts.size();
-    for (const CopyPart& part : parts) trees += part.trees.size();
+    for (const CopyPart& part : parts) trees += part.archive.valid() ? 1 : part.trees.size();
     // Wildcards may have found several.
     if (trees > 1 && !place.into_directory)
       return fail(Error::invalid("the sources are " + std::to_string(trees) +
@@ -441,7 +436,7 @@ class Builder {
                                  "'/'"));
     Copier copier(files, place);
     for (const CopyPart& part : parts) {
-      if (!part.merges) {
+      if (!part.archive.valid()) {
         TRY(copier.copy(*part.source, part.trees));
         continue;
       }
@@ -453,132 +448,6 @@ class Builder {
     }
     for (const auto& [name, text] : action.texts) TRY(copier.write(name, text, trees > 1));
     return copier.finish();
-  }
-
-  // A text that stands for what is copied; of the context it is opened for that.
-  Result<std::string> find_content(const CopyAction& action, std::vector<CopyPart>& parts) {
-    switch (action.from) {
-      case CopyStep::From::kContext:
-        return find_in_context(action, parts);
-      case CopyStep::From::kStage:
-        return "stage:" + built_[action.stage]->files->chain();
-      case CopyStep::From::kImage: {
-        TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
-        return "image:" + info.record.chain;
-      }
-      case CopyStep::From::kArchive:
-        return "archive:" + action.archive;
-    }
-    return std::string();
-  }
-
-  Result<image::ImageInfo> find_image(const std::string& name) {
-    auto id = store_.find(name);
-    if (!id.has_value()) return fail(std::move(id).error().with("--from=" + printable(name)));
-    return store_.info(*id);
-  }
-
-  // What a key did not need: only when the step is not cached.
-  Status open_content(const CopyAction& action, std::vector<CopyPart>& parts) {
-    if (action.from == CopyStep::From::kContext) return {};
-    CopyPart& part = parts.emplace_back();
-    if (action.from == CopyStep::From::kStage) {
-      TRY_ASSIGN(part.root, built_[action.stage]->files->open());
-      return find_in_root(action, part, "the stage");
-    }
-    if (action.from == CopyStep::From::kImage) {
-      TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
-      part.files = std::make_unique<StageFiles>(store_, options_.unpack);
-      TRY(part.files->set(info.record.layers, info.record.id));
-      TRY_ASSIGN(part.root, part.files->open());
-      return find_in_root(action, part, "the image " + action.image);
-    }
-    const auto given = options_.archives.find(action.archive);
-    if (given == options_.archives.end())
-      return fail(
-          Error::not_found("the files '" + printable(action.archive, 80) + "' were not handed in"));
-    TRY(unpack(given->second, part));
-    return find_trees(action.sources, *part.source, part.trees);
-  }
-
-  Status find_in_root(const CopyAction& action, CopyPart& part, std::string what) {
-    part.source = std::make_unique<Source>(part.root->root.fd.get(), Source::Links::kInRoot,
-                                           everything_, std::move(what));
-    part.source->keep_owners(part.root->rootfs.form == image::RootfsForm::kErofs
-                                 ? std::nullopt
-                                 : std::optional(part.root->rootfs.ids));
-    return find_trees(action.sources, *part.source, part.trees);
-  }
-
-  static Status find_trees(const std::vector<std::string>& patterns, const Source& source,
-                           std::vector<SourceTree>& trees) {
-    for (const std::string& pattern : patterns) {
-      TRY_ASSIGN(const std::vector<std::string> paths, source.match(pattern));
-      if (paths.empty())
-        return fail(Error::not_found("nothing matches '" + printable(pattern) + "'"));
-      for (const std::string& path : paths) {
-        TRY_ASSIGN(SourceTree tree, source.look(path));
-        trees.push_back(std::move(tree));
-      }
-    }
-    return {};
-  }
-
-  Result<std::string> find_in_context(const CopyAction& action, std::vector<CopyPart>& parts) {
-    if (action.sources.empty()) return std::string("texts");
-    if (options_.context_fd < 0) return fail(Error::invalid("there is no context to copy from"));
-    std::vector<SourceTree> trees;
-    const auto context = [&] {
-      return std::make_unique<Source>(options_.context_fd, Source::Links::kBeneath, options_.ignore,
-                                      "the context");
-    };
-    std::unique_ptr<Source> source = context();
-    TRY(find_trees(action.sources, *source, trees));
-    TRY_ASSIGN(std::string digest, digest_trees(*source, trees));
-    for (SourceTree& tree : trees) {
-      if (action.unpack && !tree.is_directory()) {
-        TRY_ASSIGN(const Fd file, source->open(tree, tree.entries[0]));
-        TRY_ASSIGN(const bool archive, is_archive(tree.name, file.get()));
-        if (archive) {
-          parts.emplace_back();
-          parts.back().merges = true;
-          TRY(unpack(file.get(), parts.back()));
-          TRY(find_trees({""}, *parts.back().source, parts.back().trees));
-          continue;
-        }
-      }
-      if (parts.empty() || parts.back().merges) {
-        parts.emplace_back();
-        parts.back().source = context();
-      }
-      parts.back().trees.push_back(std::move(tree));
-    }
-    return digest;
-  }
-
-  // Unpacks an archive into a workspace, where it is what is copied from.
-  Status unpack(int archive_fd, CopyPart& part) {
-    TRY_ASSIGN(part.unpacked, store_.make_workspace());
-    image::IdMapping ids = image::mapping_of_caller();
-    // An ordinary user could not read what belongs to the ids of its range.
-    if (ids.layout != image::IdLayout::kShifted) {
-      ids.layout = image::IdLayout::kSingle;
-      ids.uid_base = ids.own_uid;
-      ids.gid_base = ids.own_gid;
-    }
-    TRY_ASSIGN(
-        image::RootfsWorker worker,
-        image::RootfsWorker::start(image::RootfsForm::kDirectory, part.unpacked->directory_fd(),
-                                   part.unpacked->lock_fd(), ids, options_.unpack));
-    TRY(worker.apply(archive_fd, {}));
-    TRY(worker.finish());
-    TRY_ASSIGN(part.unpacked_root,
-               sys::openat2(part.unpacked->directory_fd(), image::kDirectoryName,
-                            O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_BENEATH));
-    part.source = std::make_unique<Source>(part.unpacked_root.get(), Source::Links::kInRoot,
-                                           everything_, "the archive");
-    part.source->keep_owners(ids);
-    return {};
   }
 
   // ---- the end ----
@@ -606,7 +475,7 @@ class Builder {
   const BuildPlan& plan_;
   const BuildOptions& options_;
   const Events& events_;
-  const IgnoreRules everything_;
+  CopyContent content_;
   std::vector<std::unique_ptr<BuiltStage>> built_;
   BuildReport report_;
   BuildEvent current_;

@@ -99,8 +99,7 @@ struct BuildReport {
 };
 
 // Error: what is no step's fault: not_found (an image of FROM), cancelled, what the store or this
-// host says; of a step that makes no sense where it stands (an empty WORKDIR after expansion), with
-// "FILE:LINE: ".
+// host says; with "FILE:LINE: " where there is one.
 Result<BuildReport> build(image::Store& store, const BuildPlan& plan, const BuildOptions& options,
                           const Events& events);
 

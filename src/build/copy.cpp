@@ -161,6 +161,8 @@ Status Copier::apply() {
 
 Status Copier::copy(const Source& source, const std::vector<SourceTree>& trees) {
   TRY_ASSIGN(const bool into, into_directory(trees.size() > 1));
+  if (place_.into_directory)
+    TRY(ensure_directory(files_, place_.destination, place_.owner.value_or(Owner{})));
   for (const SourceTree& tree : trees) {
     const std::string top =
         tree.is_directory() || !into ? place_.destination : below(place_.destination, tree.name);

@@ -51,10 +51,18 @@ policy::LayerKind layer_kind() {
              : policy::LayerKind::kTmpfs;
 }
 
-policy::SpecValues spec_of(const BuildOptions& options, const std::string& user, bool has_owners) {
+// Whom the sandbox is made for. Of a range of ids the image's 1000 is the caller itself
+// (image/ids.h), and so must the sandbox's own user be; without one there is a single id, and it is
+// the command's.
+std::string own_user(image::IdLayout layout, const std::string& user) {
+  if (layout == image::IdLayout::kSubuid) return std::to_string(image::kUserId);
+  return layout == image::IdLayout::kShifted || user.empty() ? "0" : user;
+}
+
+policy::SpecValues spec_of(const BuildOptions& options, std::string user, bool has_owners) {
   policy::SpecValues spec;
   spec.image = "build";
-  spec.user = has_owners ? "0" : user;
+  spec.user = std::move(user);
   spec.privileges = has_owners ? policy::Privileges::kSudo : policy::Privileges::kNone;
   spec.hostname = "build";
   spec.limits = options.limits;
@@ -88,9 +96,10 @@ std::string reason_of(const Outcome& outcome) {
 
 Result<StepSandbox> StepSandbox::create(const BuildOptions& options, const image::ImageRef& root,
                                         const std::string& user) {
-  const bool has_owners = image::mapping_of_caller().layout != image::IdLayout::kSingle;
+  const image::IdLayout layout = image::mapping_of_caller().layout;
+  const bool has_owners = layout != image::IdLayout::kSingle;
   TRY_ASSIGN(const SandboxSpec spec,
-             SandboxSpec::validate(spec_of(options, user.empty() ? "0" : user, has_owners)));
+             SandboxSpec::validate(spec_of(options, own_user(layout, user), has_owners)));
   CreateOptions create;
   create.keep_layer = true;
   create.egress_listener = !options.net.empty();
@@ -100,8 +109,9 @@ Result<StepSandbox> StepSandbox::create(const BuildOptions& options, const image
 }
 
 box::FileClient StepSandbox::files() {
-  return box::FileClient(box::Access::connection(sandbox_), "0",
-                         has_owners_ ? box::FileRights::kSudo : box::FileRights::kUser);
+  if (has_owners_)
+    return box::FileClient(box::Access::connection(sandbox_), "0", box::FileRights::kSudo);
+  return box::FileClient(box::Access::connection(sandbox_), std::to_string(sandbox_.info().uid));
 }
 
 Result<std::optional<CommandFailure>> StepSandbox::run(
@@ -136,8 +146,8 @@ Result<std::optional<CommandFailure>> StepSandbox::run(
   if (!options_->net.empty()) {
     TRY_ASSIGN(egress::AllowList allowed, egress::AllowList::parse(options_->net));
     TRY_ASSIGN(Fd listener, sandbox_.take_egress_listener());
+    add_settings(command.env, egress::EgressProxy::environment(allowed));
     TRY_ASSIGN(proxy, egress::EgressProxy::start(std::move(listener), std::move(allowed)));
-    add_settings(command.env, egress::EgressProxy::environment());
   }
   Tail tail;
   RunOptions run;

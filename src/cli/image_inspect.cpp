@@ -25,10 +25,21 @@ json::Value json_of(const image::LayerRef& layer) {
   return entry;
 }
 
-json::Value json_of(const image::RootfsInfo& rootfs, bool in_use) {
+// How a run gets at it: a mount of its own, or none.
+std::string_view mount_of(const image::Store& store, const image::RootfsInfo& rootfs) {
+  if (rootfs.form == image::RootfsForm::kDirectory) return "none";
+  const image::MountSupport support = image::known_mounts(store.directory_fd());
+  for (const auto method : {image::ErofsMethod::kBuffered, image::ErofsMethod::kLoop}) {
+    if (support[method] == 0) return to_string(method);
+  }
+  return "impossible";
+}
+
+json::Value json_of(const image::Store& store, const image::RootfsInfo& rootfs, bool in_use) {
   json::Value entry = json::Value::object();
   entry.set("chain", prefixed(rootfs.chain));
   entry.set("form", to_string(rootfs.form));
+  entry.set("mount", mount_of(store, rootfs));
   entry.set("bytes", rootfs.bytes);
   entry.set("entries", rootfs.entries);
   if (rootfs.disk_bytes != 0) entry.set("disk_bytes", rootfs.disk_bytes);
@@ -53,7 +64,7 @@ Result<json::Value> inspect(image::Store& store, const std::string& text) {
   if (!info.record.manifest.empty()) value.set("digest", prefixed(info.record.manifest));
   value.set("layers", std::move(layers));
   value.set("layer_bytes", info.record.layer_bytes());
-  if (info.rootfs) value.set("rootfs", json_of(*info.rootfs, store.in_use(info.record.chain)));
+  if (info.rootfs) value.set("rootfs", json_of(store, *info.rootfs, store.in_use(info.record.chain)));
   value.set("config", std::move(config_value));
   return value;
 }

@@ -61,6 +61,31 @@ TEST_F(Files, WriteAndReadBack) {
   EXPECT_EQ(part.output, bytes.substr(1000, 50'000));
 }
 
+TEST_F(Files, SudosRightsAreRootsAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  write(root_ + "/f", "x");
+  const auto give = [&](std::uint32_t uid) {
+    return operation(FileOperation::kChown, root_ + "/f").put_u32(Tag::kUid, uid);
+  };
+  constexpr std::uint64_t kRefused = EPERM;
+  EXPECT_EQ(run(give(4321)).end().number(Tag::kErrorErrno).value(), kRefused);
+  EXPECT_EQ(run(give(4321).put_u8(Tag::kPrivileges, 1)).error_text(), "");
+  struct stat status{};
+  ASSERT_EQ(::stat((root_ + "/f").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 4321u);
+  EXPECT_EQ(run(give(1).put_u8(Tag::kPrivileges, 1).put(Tag::kUser, "4321"))
+                .end()
+                .number(Tag::kErrorErrno)
+                .value(),
+            kRefused);
+  // Set-id bits, too, are for whoever has those rights.
+  const auto mode = [&] {
+    return operation(FileOperation::kChmod, root_ + "/f").put_u32(Tag::kMode, 04755);
+  };
+  EXPECT_EQ(run(mode()).end().number(Tag::kErrorErrno).value(), kRefused);
+  EXPECT_EQ(run(mode().put_u8(Tag::kPrivileges, 1)).error_text(), "");
+}
+
 TEST_F(Files, WriteTruncatesAppendsOrRefuses) {
   write(root_ + "/f", "long contents");
   write(root_ + "/f", "ab");

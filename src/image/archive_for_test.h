@@ -87,10 +87,10 @@ inline Fd memory_file(std::string_view bytes) {
 // A directory that goes with the test.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    // In memory where that is possible: the store syncs what it writes, and a disk may be busy.
-    std::string pattern = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    pattern += "/caisson-image-XXXXXX";
+  // In memory where that is possible: the store syncs what it writes, and a disk may be busy.
+  TemporaryDirectory() : TemporaryDirectory(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") {}
+  explicit TemporaryDirectory(const char* parent) {
+    std::string pattern = std::string(parent) + "/caisson-image-XXXXXX";
     VERIFY(mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }

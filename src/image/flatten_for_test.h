@@ -61,6 +61,7 @@ class FlattenTest : public ::testing::TestWithParam<RootfsForm> {
     VERIFY(!root_.valid() || remove_tree_at(parent_.get(), "root").has_value());
     parent_ = open_or_make_directory(directory_.path()).value();
     root_ = open_or_make_directory(directory_ / "root").value();
+    VERIFY(fchmod(root_.get(), 0755) == 0);
     tree_ = std::make_unique<LayerTree>(limits_.entries);
     before_ = {};
     if (GetParam() == RootfsForm::kDirectory) {

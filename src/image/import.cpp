@@ -108,7 +108,6 @@ Result<Unpacked> unpack(Store& store, const Descriptor& blob, const UnpackLimits
     TRY_ASSIGN(const RootfsReport report, worker.finish());
     unpacked.counts = applied.counts;
     unpacked.layer = std::move(applied.layer);
-    if (unpacked.layer.diff_id.empty()) unpacked.layer.diff_id = unpacked.layer.blob.digest;
     unpacked.rootfs.entries = report.entries;
     unpacked.rootfs.bytes = report.bytes;
     return enter_store_step("store-unpack");

@@ -139,12 +139,11 @@ Result<PackedFile> pack_layer_to(int file_fd, const KeptLayer& layer, const Pack
   const Clock::time_point deadline = Clock::now() + limits.time;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits.time).count() + 1;
   const int descriptors[] = {worker_end.get(), layer.directory.get(), layer.record.get()};
-  TRY_ASSIGN(
-      WorkerChild worker,
-      WorkerChild::start({"pack", std::to_string(limits.entries), std::to_string(limits.bytes),
-                          std::to_string(seconds), layer.trusted_attributes ? "1" : "0",
-                          first_id(layer.uid_lines), first_id(layer.gid_lines)},
-                         descriptors, layer.uid_lines, layer.gid_lines, deadline));
+  WorkerChild worker;
+  TRY(worker.start({"pack", std::to_string(limits.entries), std::to_string(limits.bytes),
+                    std::to_string(seconds), layer.trusted_attributes ? "1" : "0",
+                    first_id(layer.uid_lines), first_id(layer.gid_lines)},
+                   descriptors, layer.uid_lines, layer.gid_lines, deadline));
   worker_end.reset();
   TRY_ASSIGN(const std::string report,
              collect(worker, sink, layer.trusted_attributes, deadline, progress));

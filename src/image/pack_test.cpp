@@ -16,6 +16,7 @@
 
 #include "base/sys.h"
 #include "image/layer_record.h"
+#include "image/rootfs_worker.h"
 #include "image/sha256.h"
 #include "image/worker/pack.h"
 #include "image/worker/tar_writer.h"
@@ -67,18 +68,18 @@ std::vector<Read> read_tar(const std::string& tar) {
 TEST(TarWriter, WritesWhatOthersRead) {
   const std::string long_name = std::string(90, 'a') + "/" + std::string(200, 'b');
   const std::string odd = "n\xc3\xa4me\xff" + std::string(120, 'c');
-  std::string tar = tar_header({.path = "d", .type = TarType::kDirectory, .mode = 01777});
-  tar += tar_header({.path = long_name,
+  std::string tar = pax_header({.path = "d", .type = PaxType::kDirectory, .mode = 01777});
+  tar += pax_header({.path = long_name,
                      .mode = 06755,
                      .uid = 65535,
                      .gid = 12,
                      .size = 0,
                      .modified = {1'000'000'000, 123'456'789}});
-  tar += tar_header({.path = odd, .type = TarType::kSymlink, .mode = 0777, .link = odd + odd});
-  tar += tar_header({.path = "h", .type = TarType::kHardLink, .link = long_name});
-  tar += tar_header({.path = "f", .type = TarType::kFifo, .modified = {-2, 500'000'000}});
-  tar += tar_header({.path = std::string(100, 'x'), .modified = {1ll << 40, 0}});
-  const std::vector<Read> read = read_tar(tar + tar_end());
+  tar += pax_header({.path = odd, .type = PaxType::kSymlink, .mode = 0777, .link = odd + odd});
+  tar += pax_header({.path = "h", .type = PaxType::kHardLink, .link = long_name});
+  tar += pax_header({.path = "f", .type = PaxType::kFifo, .modified = {-2, 500'000'000}});
+  tar += pax_header({.path = std::string(100, 'x'), .modified = {1ll << 40, 0}});
+  const std::vector<Read> read = read_tar(tar + pax_end());
   ASSERT_EQ(read.size(), 6u);
   EXPECT_EQ(read[0].path, "d/");
   EXPECT_EQ(read[0].mode, 01777u);
@@ -99,11 +100,11 @@ TEST(TarWriter, WritesWhatOthersRead) {
 
 TEST(TarWriter, ALargeFilesSizeIsToldWhole) {
   const std::uint64_t size = 9ull << 30;
-  const std::string tar = tar_header({.path = "big", .size = size});
+  const std::string tar = pax_header({.path = "big", .size = size});
   EXPECT_THAT(tar, HasSubstr("size=9663676416\n"));
-  EXPECT_EQ(tar_padding(size), 0u);
-  EXPECT_EQ(tar_padding(1), 511u);
-  EXPECT_EQ(tar_padding(512), 0u);
+  EXPECT_EQ(pax_padding(size), 0u);
+  EXPECT_EQ(pax_padding(1), 511u);
+  EXPECT_EQ(pax_padding(512), 0u);
 }
 
 // ---- the packer, on directories made by hand ----
@@ -164,7 +165,7 @@ class Upper : public ::testing::Test {
 TEST_F(Upper, AnEmptyOneIsAnEmptyTar) {
   const Packed packed = pack_it().value();
   EXPECT_EQ(packed.report.entries, 0u);
-  EXPECT_EQ(packed.tar, tar_end());
+  EXPECT_EQ(packed.tar, pax_end());
 }
 
 TEST_F(Upper, EntriesComeSortedAndBeforeWhatIsInThem) {
@@ -347,6 +348,39 @@ TEST_F(PackLayer, GivesDigestsOfWhatItWrote) {
   EXPECT_EQ(packed->diff_id, plain.finish());
   EXPECT_EQ(packed->entries, 1u);
   EXPECT_EQ(packed->bytes, 100'000u);
+}
+
+// The other half: what takes layers apart again.
+TEST_F(PackLayer, IsALayerForTheUnpacker) {
+  const std::string odd = std::string("n\xc3\xa4me\xff ") + std::string(150, 'c');
+  directory("d/" + odd);
+  file("d/" + odd + "/f", "text");
+  ASSERT_EQ(::symlink(std::string(300, 'l').c_str(), at("link").c_str()), 0);
+  ASSERT_EQ(::link(at("d/" + odd + "/f").c_str(), at("hard").c_str()), 0);
+  whiteout("gone");
+  const Fd out = empty_file();
+  const auto packed = pack_layer_to(out.get(), kept(), {}, {});
+  ASSERT_TRUE(packed.has_value()) << packed.error().message();
+  char name[] = "/dev/shm/caisson-rootfs-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const Fd place(::open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  {
+    auto worker =
+        RootfsWorker::start(RootfsForm::kDirectory, place.get(), -1, mapping_of_caller(), {});
+    ASSERT_TRUE(worker.has_value()) << worker.error().message();
+    const LayerRef expected{
+        .blob = {.media_type = kLayerMediaType, .digest = packed->digest, .size = packed->size},
+        .diff_id = packed->diff_id};
+    const auto applied = worker->apply(out.get(), expected);
+    ASSERT_TRUE(applied.has_value()) << applied.error().message();
+    EXPECT_EQ(applied->counts.entries, packed->entries);
+    EXPECT_EQ(applied->whiteouts, 1u);
+    const auto whole = worker->finish();
+    ASSERT_TRUE(whole.has_value()) << whole.error().message();
+    EXPECT_EQ(whole->entries, packed->entries - 1);
+    EXPECT_EQ(whole->bytes, 4u);
+  }
+  fs::remove_all(name);
 }
 
 TEST_F(PackLayer, AsksWhoMayReadRootsAttributes) {

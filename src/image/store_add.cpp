@@ -58,8 +58,8 @@ Result<Fd> Store::lock_work(const std::string& name) {
 }
 
 RootfsForm Store::preferred_form() {
-  // Not yet: the wall takes directories.
-  return RootfsForm::kDirectory;
+  return known_mounts(directory_.get()).prefers_erofs() ? RootfsForm::kErofs
+                                                        : RootfsForm::kDirectory;
 }
 
 Status Store::check_content(const ImageContent& content) {

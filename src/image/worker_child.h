@@ -1,10 +1,7 @@
-// Starting caisson-image-worker with id maps that are given as text, and talking to it.
-//
-// The worker has no environment, no descriptor but those it is given (3 and on), and ends when this
-// object does. One thread.
+// Starting caisson-image-worker with id maps that are given as text, and exchanging messages that
+// may hold descriptors with it. The worker has no environment, no descriptor but those it is given
+// (3 and on), and ends when this object does. One thread.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <span>
@@ -14,6 +11,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/sys.h"
+#include "image/worker_client.h"
 
 namespace caisson::image {
 
@@ -21,14 +19,15 @@ class WorkerChild {
  public:
   using Clock = std::chrono::steady_clock;
 
+  WorkerChild() = default;
+  // Waits until the worker has let go of everything.
+  ~WorkerChild();
+
   // `descriptors` come after the report socket; -1 leaves a number out. The maps are uid_map(5)
   // lines. Error: precondition where they cannot be written, or there are no user namespaces.
-  static Result<WorkerChild> start(const std::vector<std::string>& arguments,
-                                   std::span<const int> descriptors, const std::string& uid_lines,
-                                   const std::string& gid_lines, Clock::time_point deadline);
-  WorkerChild(WorkerChild&& other) noexcept;
-  WorkerChild& operator=(WorkerChild&&) = delete;
-  ~WorkerChild();
+  Status start(const std::vector<std::string>& arguments, std::span<const int> descriptors,
+               const std::string& uid_lines, const std::string& gid_lines,
+               Clock::time_point deadline);
 
   int report_fd() const { return report_.get(); }
   // The next message. Error: that the worker ended without one.
@@ -37,11 +36,8 @@ class WorkerChild {
   static Error failure(std::string_view message);
 
  private:
-  WorkerChild(Fd report, pid_t pid) : report_(std::move(report)), pid_(pid) {}
-  Status map_ids(const std::string& uid_lines, const std::string& gid_lines) const;
-
   Fd report_;
-  pid_t pid_ = -1;
+  ChildProcess child_;
 };
 
 }  // namespace caisson::image

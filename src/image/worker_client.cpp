@@ -87,14 +87,9 @@ Status run_map_helper(pid_t pid, const std::string& lines, bool groups) {
   return {};
 }
 
-Status write_maps(pid_t pid, const IdMapping& ids) {
-  if (ids.layout == IdLayout::kSubuid) {
-    TRY(run_map_helper(pid, map_lines(ids, false), false));
-    return run_map_helper(pid, map_lines(ids, true), true);
-  }
-  if (ids.layout == IdLayout::kSingle) TRY(write_proc(pid, "setgroups", "deny"));
-  TRY(write_proc(pid, "uid_map", map_lines(ids, false)));
-  return write_proc(pid, "gid_map", map_lines(ids, true));
+// One id, which may be its writer's own.
+bool is_single(std::string_view lines) {
+  return lines.ends_with(" 1\n") && lines.find('\n') == lines.size() - 1;
 }
 
 }  // namespace
@@ -103,6 +98,17 @@ Result<SocketPair> make_socket_pair(int type) {
   int fds[2] = {-1, -1};
   if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds) != 0) return fail_errno("socketpair");
   return SocketPair{Fd(fds[0]), Fd(fds[1])};
+}
+
+Status write_id_maps(pid_t pid, const std::string& uid_lines, const std::string& gid_lines) {
+  const bool root = geteuid() == 0;
+  if (!root && !(is_single(uid_lines) && is_single(gid_lines))) {
+    TRY(run_map_helper(pid, uid_lines, false));
+    return run_map_helper(pid, gid_lines, true);
+  }
+  if (!root) TRY(write_proc(pid, "setgroups", "deny"));
+  TRY(write_proc(pid, "uid_map", uid_lines));
+  return write_proc(pid, "gid_map", gid_lines);
 }
 
 Status ChildProcess::start(const std::string& path, const std::vector<std::string>& arguments,
@@ -218,7 +224,7 @@ Status WorkerClient::start(const std::vector<std::string>& arguments,
   TRY(child_.start(program, all, given));
   report.theirs.reset();
   TRY(expect(kWorkerReady, limit));
-  TRY(write_maps(child_.pid(), ids));
+  TRY(write_id_maps(child_.pid(), map_lines(ids, false), map_lines(ids, true)));
   return send(kWorkerGo, "");
 }
 

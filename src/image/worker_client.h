@@ -75,6 +75,11 @@ class ChildProcess {
   std::uint64_t peak_memory_ = 0;
 };
 
+// Writes the maps (uid_map(5) lines) of a user namespace that the process has just made: directly
+// as root or where they are of one id, else by newuidmap and newgidmap. Error: precondition where
+// those are missing, permission_denied where they refuse.
+Status write_id_maps(pid_t pid, const std::string& uid_lines, const std::string& gid_lines);
+
 class WorkerClient {
  public:
   WorkerClient() = default;

@@ -40,6 +40,7 @@ struct Request {
       if (named && number < owned.size()) owned[number].reset();
     };
     close_one(plan.image != wall::PlanImage::kHost, plan.image_fd);
+    close_one(plan.image == wall::PlanImage::kMount, plan.image_file_fd);
     close_one(wall::lies_on_disk(plan), plan.layer_fd);
     for (const wall::PlanGrant& grant : plan.grants) close_one(true, grant.fd);
   }

@@ -605,5 +605,24 @@ TEST(Supervisor, EndingForARefusedCallNeedsDescriptorsOverTheChannel) {
   EXPECT_NE(fields->text(Tag::kErrorMessage)->find("on_refusal: kill"), std::string::npos);
 }
 
+TEST(Supervisor, SudosRightsOverFilesAreForSandboxesThatHaveSudo) {
+  const auto ask = [](std::uint8_t privileges) {
+    BoxState state;
+    wall::Plan plan;
+    plan.privileges = privileges;
+    Scene scene(plan, state);
+    scene.first->send(1, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kFile),
+                      proto::Fields().put_u8(Tag::kPrivileges, 1).bytes());
+    if (privileges != 0) return scene.guest->next(FrameType::kOpen).has_value();
+    const auto close = scene.first->next(FrameType::kClose);
+    if (!close.has_value()) return false;
+    const auto fields = proto::FieldReader::parse(close->payload);
+    return fields.has_value() && fields->number_or_none(Tag::kErrorCode) ==
+                                     static_cast<std::uint64_t>(Code::kPermissionDenied);
+  };
+  EXPECT_TRUE(ask(0));
+  EXPECT_TRUE(ask(1));
+}
+
 }  // namespace
 }  // namespace caisson::launcher

@@ -11,6 +11,7 @@
 // waits for a line each time.
 #include <caisson/sandbox.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -68,9 +69,9 @@ Arguments parse(int count, char** words) {
   return arguments;
 }
 
-void pause_at(const Arguments& arguments, const char* word) {
+void pause_at(const Arguments& arguments, const std::string& word) {
   if (!arguments.wait) return;
-  std::fprintf(stderr, "%s\n", word);
+  std::fprintf(stderr, "%s\n", word.c_str());
   char line[16];
   if (std::fgets(line, sizeof line, stdin) == nullptr) std::exit(3);
 }
@@ -84,7 +85,22 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+// Whoever has the descriptor sees the upper directory, nothing above it, and cannot change it.
+Status check(const image::KeptLayer& layer) {
+  const Fd above(::openat(layer.directory.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat top{}, there{};
+  if (!above.valid() || ::fstat(above.get(), &there) != 0 ||
+      ::fstat(layer.directory.get(), &top) != 0)
+    return fail_errno("open .. of the layer");
+  if (top.st_dev != there.st_dev || top.st_ino != there.st_ino)
+    return fail(Error::internal("the layer's directory has something above it"));
+  const Fd made(::openat(layer.directory.get(), "made", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (made.valid() || errno != EROFS) return fail(Error::internal("the layer can be written to"));
+  return {};
+}
+
 Status keep(const Arguments& arguments, image::KeptLayer layer) {
+  TRY(check(layer));
   pause_at(arguments, "kept");
   const Fd file(::open(arguments.keep.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.valid()) return fail_errno("create " + arguments.keep);
@@ -118,6 +134,13 @@ void tell(const egress::Report& report) {
                static_cast<unsigned long long>(report.refused), refusals.c_str());
 }
 
+// Which file a descriptor is of.
+std::string identity(const Fd& file) {
+  struct stat facts{};
+  if (::fstat(file.get(), &facts) != 0) return " ?";
+  return " " + std::to_string(facts.st_dev) + ":" + std::to_string(facts.st_ino);
+}
+
 Status run_tool(const Arguments& arguments) {
   Command command;
   command.arguments = {"sh", "-c", arguments.script};
@@ -125,9 +148,16 @@ Status run_tool(const Arguments& arguments) {
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(arguments.spec));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.keep_layer = !arguments.keep.empty(),
                                                      .egress_listener = arguments.egress}));
+  std::string handed_out;
+  std::optional<image::KeptLayer> layer;
+  if (!arguments.keep.empty()) {
+    TRY_ASSIGN(layer, sandbox.take_layer());
+    handed_out += identity(layer->directory) + identity(layer->record);
+  }
   std::optional<egress::EgressProxy> proxy;
   if (arguments.egress) {
     TRY_ASSIGN(Fd listener, sandbox.take_egress_listener());
+    handed_out += identity(listener);
     TRY_ASSIGN(egress::AllowList allowed, egress::AllowList::parse(arguments.allowed));
     for (const std::string& variable : egress::EgressProxy::environment(allowed)) {
       const std::size_t at = variable.find('=');
@@ -135,6 +165,7 @@ Status run_tool(const Arguments& arguments) {
     }
     TRY_ASSIGN(proxy, egress::EgressProxy::start(std::move(listener), std::move(allowed)));
   }
+  pause_at(arguments, "up" + handed_out);
   TRY_ASSIGN(const RunResult result, sandbox.run(command));
   std::fwrite(result.standard_output.data(), 1, result.standard_output.size(), stdout);
   std::fwrite(result.standard_error.data(), 1, result.standard_error.size(), stdout);
@@ -143,10 +174,6 @@ Status run_tool(const Arguments& arguments) {
   if (result.outcome.verdict != Verdict::kExited || result.outcome.exit_code != 0)
     return fail(
         Error::internal("the script ended with " + std::to_string(result.outcome.exit_code)));
-  std::optional<image::KeptLayer> layer;
-  if (!arguments.keep.empty()) {
-    TRY_ASSIGN(layer, sandbox.take_layer());
-  }
   TRY(sandbox.close());
   if (layer) TRY(keep(arguments, std::move(*layer)));
   return {};

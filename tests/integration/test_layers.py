@@ -8,6 +8,8 @@ and what cannot be in an image are refused; nothing is left once the layer's des
 import hashlib
 import io
 import json
+import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -297,28 +299,109 @@ class Layers(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("the host image has no layer", err)
 
+    def start(self, caller, *arguments):
+        """The tool, waiting at its first stop, and the id of its sandbox."""
+        out = caller.mkdir(f"wait-{len(list(caller.folder.iterdir()))}") / "layer"
+        process = self.tool(caller, *arguments[:-1], "--wait", "--keep", out, "--", arguments[-1])
+        word, *handed_out = process.stderr.readline().split()
+        self.assertEqual(word, b"up", handed_out)
+        process.handed_out = {tuple(map(int, text.split(b":"))) for text in handed_out}
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        ids = caller.sandboxes_left()
+        self.assertEqual(len(ids), 1)
+        return process, ids[0]
+
+    def assert_said(self, process, line):
+        said = process.stderr.readline()
+        self.assertEqual(said, line, said + (b"" if said == line else process.stderr.read()))
+
+    def go_on(self, process):
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+
+    def loops(self):
+        return harness.loop_devices([self.disk]) if self.disk else []
+
+    def left(self, caller, identity):
+        """What has a name on this host, where others may be busy too."""
+        places = [str(caller.folder), str(self.disk)]
+        return ([line for line in harness.mounts() if any(place in line for place in places)],
+                [group for group in harness.cgroups() if identity in group])
+
+    def assert_nothing_left(self, caller, identity):
+        self.assertTrue(harness.wait_until(lambda: not self.loops(), 20), self.loops())
+        self.assertTrue(harness.wait_until(lambda: self.left(caller, identity) == ([], []), 10),
+                        self.left(caller, identity))
+
     def test_the_layer_outlives_the_sandbox_and_nothing_outlives_the_layer(self):
         for caller, arguments in self.cases():
-            mounts, groups = harness.mounts(), harness.cgroups()
-            out = caller.mkdir(f"wait-{len(list(caller.folder.iterdir()))}") / "layer"
-            process = self.tool(caller, *arguments, "--wait", "--keep", out, "--", "echo kept > /opt/x")
-            said = process.stderr.readline()
-            self.assertEqual(said, b"kept\n", said + process.stderr.read() if said != b"kept\n" else b"")
-            on_disk = "--quota" in arguments
+            process, identity = self.start(caller, *arguments, "echo kept > /opt/x")
+            self.go_on(process)
+            self.assert_said(process, b"kept\n")
             self.assertEqual(caller.sandboxes_left(), [])
-            self.assertEqual(harness.mounts(), mounts)
-            self.assertEqual(harness.cgroups(), groups)
-            if on_disk:
-                self.assertEqual(len(harness.loop_devices([self.disk])), 1)
-            process.stdin.write(b"\n")
-            process.stdin.flush()
+            self.assertEqual(self.left(caller, identity), ([], []))
+            self.assertEqual(len(self.loops()), 1 if "--quota" in arguments else 0)
+            self.go_on(process)
             facts = json.loads(process.stderr.readline())
             self.assertEqual((facts["entries"], facts["bytes"]), (2, 5))
-            self.assertEqual(process.stderr.readline(), b"dropped\n")
-            self.assertTrue(harness.wait_until(lambda: not harness.loop_devices([self.disk or "/nowhere"]), 10))
-            self.assertEqual(harness.mounts(), mounts)
+            self.assert_said(process, b"dropped\n")
+            self.assert_nothing_left(caller, identity)
             process.communicate(b"\n", timeout=60)
             self.assertEqual(process.returncode, 0)
+
+    def test_whoever_dies_the_layer_goes_with_its_descriptor(self):
+        for caller, arguments in self.cases():
+            for stop in ("up", "kept"):
+                process, identity = self.start(caller, *arguments, "head -c 1000000 /dev/zero > /opt/x")
+                if stop == "kept":
+                    self.go_on(process)
+                    self.assert_said(process, b"kept\n")
+                process.kill()
+                process.communicate()
+                # The launcher, which is nobody's child any more, still cleans up.
+                self.assertTrue(harness.wait_until(lambda: not caller.sandboxes_left(), 20))
+                self.assert_nothing_left(caller, identity)
+            self.assertEqual(harness.living_children(10), [])
+
+    def test_nobody_but_who_asked_has_the_descriptors(self):
+        if "root" not in harness.callers():
+            self.skipTest("only root looks at others' descriptors")
+        for caller, arguments in self.cases():
+            process, _ = self.start(caller, *arguments, "--egress", "true")
+            self.assertEqual(len(process.handed_out), 3)  # the directory, its record, the listener
+            self.assertEqual(len(process.handed_out & descriptors(process.pid)), 2)
+            holders = lambda: {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): process.handed_out & descriptors(pid)
+                               for pid in descendants(process.pid)[1:]}
+            # The supervisor closes what it has passed on when it has said that the sandbox is up.
+            harness.wait_until(lambda: not holders()["caisson-superv"], 20)
+            names = holders()
+            # The proxy was given the listener.
+            self.assertEqual(len(names.pop("caisson-egress")), 1)
+            self.assertGreaterEqual(len(names), 3, names)  # launcher, supervisor, PID 1
+            self.assertEqual(set().union(*names.values()), set(), names)
+            self.go_on(process)
+            process.communicate(b"\n\n\n", timeout=60)
+            self.assertEqual(process.returncode, 0)
+
+
+def descendants(pid):
+    found, at = [pid], 0
+    while at < len(found):
+        for task in pathlib.Path(f"/proc/{found[at]}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+        at += 1
+    return found
+
+
+def descriptors(pid):
+    """(device, inode) of what a process has open beyond its first three."""
+    found = set()
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        if int(entry.name) > 2:
+            facts = os.stat(entry)
+            found.add((facts.st_dev, facts.st_ino))
+    return found
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Packer {
       }
       TRY(take(level.path, std::move(level.names[level.next++])));
     }
-    TRY(sink_(tar_end()));
+    TRY(sink_(pax_end()));
     return report_;
   }
 
@@ -72,7 +72,7 @@ class Packer {
     std::string path;
     std::vector<std::string> names;  // sorted
     std::size_t next = 0;
-    TarEntry entry;
+    PaxEntry entry;
     Written written = Written::kNo;
   };
 
@@ -130,12 +130,12 @@ class Packer {
     return {};
   }
 
-  Result<TarEntry> entry_of(const std::string& path, const struct stat& facts) const {
+  Result<PaxEntry> entry_of(const std::string& path, const struct stat& facts) const {
     if (facts.st_uid >= kImageIds || facts.st_gid >= kImageIds)
       return fail(Error::invalid("'" + printable(path) + "' belongs to " +
                                  std::to_string(facts.st_uid) + ":" + std::to_string(facts.st_gid) +
                                  "; an image may use the ids 0 to 65535"));
-    return TarEntry{.path = path,
+    return PaxEntry{.path = path,
                     .mode = facts.st_mode & 07777,
                     .uid = facts.st_uid,
                     .gid = facts.st_gid,
@@ -150,15 +150,15 @@ class Packer {
   }
 
   // Writes an entry, after those of the directories above it that are still missing.
-  Status put(const TarEntry& entry) {
+  Status put(const PaxEntry& entry) {
     for (Level& level : levels_) {
       if (level.written == Written::kYes) continue;
       level.written = Written::kYes;
       TRY(count_entry());
-      TRY(sink_(tar_header(level.entry)));
+      TRY(sink_(pax_header(level.entry)));
     }
     TRY(count_entry());
-    return sink_(tar_header(entry));
+    return sink_(pax_header(entry));
   }
 
   // A marker is an empty file that belongs to nobody in particular.
@@ -173,7 +173,7 @@ class Packer {
     return put({.path = joined(directory, name), .mode = 0644});
   }
 
-  Status enter(const std::string& path, TarEntry entry, Written written) {
+  Status enter(const std::string& path, PaxEntry entry, Written written) {
     TRY_ASSIGN(Fd directory, open(path, O_DIRECTORY));
     TRY_ASSIGN(const bool opaque, is_opaque(directory.get()));
     if (written == Written::kNo) {
@@ -219,21 +219,21 @@ class Packer {
     TRY_ASSIGN(const struct stat facts, look(path));
     if (S_ISCHR(facts.st_mode) && facts.st_rdev == ::makedev(0, 0))
       return put_marker(directory, std::string(kWhiteout) + name);
-    TRY_ASSIGN(TarEntry entry, entry_of(path, facts));
+    TRY_ASSIGN(PaxEntry entry, entry_of(path, facts));
     switch (facts.st_mode & S_IFMT) {
       case S_IFDIR:
-        entry.type = TarType::kDirectory;
+        entry.type = PaxType::kDirectory;
         return enter(path, std::move(entry), Written::kNo);
       case S_IFREG:
         return take_file(directory, name, std::move(entry), facts);
       case S_IFLNK: {
-        entry.type = TarType::kSymlink;
+        entry.type = PaxType::kSymlink;
         if (unchanged(recorded(path), facts, false)) return {};
         TRY_ASSIGN(entry.link, link_at(path));
         return put(entry);
       }
       case S_IFIFO:
-        entry.type = TarType::kFifo;
+        entry.type = PaxType::kFifo;
         if (unchanged(recorded(path), facts, false)) return {};
         return put(entry);
       default:
@@ -253,7 +253,7 @@ class Packer {
     return target;
   }
 
-  Status take_file(const std::string& directory, const std::string& name, TarEntry entry,
+  Status take_file(const std::string& directory, const std::string& name, PaxEntry entry,
                    const struct stat& facts) {
     // Newer overlays mark what was removed so in the layers below; ours never has it, an image
     // could have been made with it.
@@ -267,7 +267,7 @@ class Packer {
     if (facts.st_nlink > 1) {
       const auto [first, is_new] = links_.try_emplace(facts.st_ino, entry.path);
       if (!is_new) {
-        entry.type = TarType::kHardLink;
+        entry.type = PaxType::kHardLink;
         entry.link = first->second;
         return put(entry);
       }
@@ -293,7 +293,7 @@ class Packer {
             "'" + printable(path) + "' changes while it is packed: does the sandbox still run?"};
   }
 
-  Status copy(int file_fd, const TarEntry& entry) {
+  Status copy(int file_fd, const PaxEntry& entry) {
     for (std::uint64_t left = entry.size; left > 0;) {
       const std::size_t wanted = static_cast<std::size_t>(std::min<std::uint64_t>(left, kReadSize));
       const ssize_t got = TEMP_FAILURE_RETRY(::read(file_fd, buffer_.data(), wanted));
@@ -302,7 +302,7 @@ class Packer {
       TRY(sink_(std::string_view(buffer_.data(), static_cast<std::size_t>(got))));
       left -= static_cast<std::uint64_t>(got);
     }
-    return sink_(std::string(tar_padding(entry.size), '\0'));
+    return sink_(std::string(pax_padding(entry.size), '\0'));
   }
 
   const PackInput& input_;

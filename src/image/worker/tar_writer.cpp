@@ -16,7 +16,7 @@ constexpr Field kName{0, 100}, kMode{100, 8}, kUid{108, 8}, kGid{116, 8}, kSize{
 constexpr std::uint64_t kMostOctal12 = 077777777777;
 // What pax headers are called themselves; nobody makes a file of it.
 constexpr const char* kPaxName = "PaxHeader";
-constexpr char kPaxType = 'x';
+constexpr char kHeaderType = 'x';
 
 class Block {
  public:
@@ -38,7 +38,7 @@ class Block {
   }
 
  private:
-  std::string bytes_ = std::string(kTarBlock, '\0');
+  std::string bytes_ = std::string(kPaxBlock, '\0');
 };
 
 // "LENGTH key=value\n", whose length counts itself.
@@ -73,7 +73,7 @@ bool is_ascii(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-std::string pax_records(const TarEntry& entry, std::string_view path) {
+std::string pax_records(const PaxEntry& entry, std::string_view path) {
   std::string records;
   const bool long_path = path.size() > kName.size, long_link = entry.link.size() > kLink.size;
   // Names are bytes; without this they would be taken for UTF-8.
@@ -90,15 +90,15 @@ std::string pax_records(const TarEntry& entry, std::string_view path) {
 }
 
 std::string padded(std::string bytes) {
-  bytes.resize(bytes.size() + tar_padding(bytes.size()));
+  bytes.resize(bytes.size() + pax_padding(bytes.size()));
   return bytes;
 }
 
 }  // namespace
 
-std::string tar_header(const TarEntry& entry) {
+std::string pax_header(const PaxEntry& entry) {
   std::string path = entry.path;
-  if (entry.type == TarType::kDirectory) path += '/';
+  if (entry.type == PaxType::kDirectory) path += '/';
   std::string bytes;
   if (const std::string records = pax_records(entry, path); !records.empty()) {
     Block pax;
@@ -108,7 +108,7 @@ std::string tar_header(const TarEntry& entry) {
     pax.octal(kGid, 0);
     pax.octal(kSize, records.size());
     pax.octal(kTime, 0);
-    pax.text(kType, std::string_view(&kPaxType, 1));
+    pax.text(kType, std::string_view(&kHeaderType, 1));
     bytes = pax.finish() + padded(records);
   }
   Block block;
@@ -126,12 +126,12 @@ std::string tar_header(const TarEntry& entry) {
   return bytes + block.finish();
 }
 
-std::size_t tar_padding(std::uint64_t size) {
-  return static_cast<std::size_t>((kTarBlock - size % kTarBlock) % kTarBlock);
+std::size_t pax_padding(std::uint64_t size) {
+  return static_cast<std::size_t>((kPaxBlock - size % kPaxBlock) % kPaxBlock);
 }
 
-std::string tar_end() {
-  return std::string(2 * kTarBlock, '\0');
+std::string pax_end() {
+  return std::string(2 * kPaxBlock, '\0');
 }
 
 }  // namespace caisson::image

@@ -9,9 +9,9 @@
 
 namespace caisson::image {
 
-inline constexpr std::size_t kTarBlock = 512;
+inline constexpr std::size_t kPaxBlock = 512;
 
-enum class TarType : char {
+enum class PaxType : char {
   kFile = '0',
   kHardLink = '1',
   kSymlink = '2',
@@ -19,9 +19,9 @@ enum class TarType : char {
   kFifo = '6',
 };
 
-struct TarEntry {
+struct PaxEntry {
   std::string path;  // relative, without a trailing slash
-  TarType type = TarType::kFile;
+  PaxType type = PaxType::kFile;
   std::uint32_t mode = 0;          // permission bits with set-uid, set-gid and sticky
   std::uint32_t uid = 0, gid = 0;  // at most 2097151
   std::uint64_t size = 0;          // of a file
@@ -31,10 +31,10 @@ struct TarEntry {
 
 // Everything that comes before the entry's contents, which are followed by zeros up to the next
 // whole block.
-std::string tar_header(const TarEntry& entry);
+std::string pax_header(const PaxEntry& entry);
 // How many zeros those are.
-std::size_t tar_padding(std::uint64_t size);
+std::size_t pax_padding(std::uint64_t size);
 // What comes after the last entry.
-std::string tar_end();
+std::string pax_end();
 
 }  // namespace caisson::image

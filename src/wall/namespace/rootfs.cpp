@@ -295,15 +295,22 @@ Status RootBuilder::make_image_root() {
   return {};
 }
 
+Status RootBuilder::make_missing(const char* name, unsigned mode) {
+  if (::mkdirat(root_.get(), name, mode) != 0)
+    return errno == EEXIST ? Status() : fail_errno(std::string("mkdir ") + name);
+  // What an image has not is its root's all the same: a build puts files there.
+  return plan_.image == PlanImage::kHost ? Status() : own(root_.get(), name, 0, 0);
+}
+
 Status RootBuilder::make_directories() {
   for (const char* name : {"dev", "proc", "sys", "etc", "run", "var", "home", "mnt", "opt", "srv"})
-    TRY(make_directory(root_.get(), name, 0755));
+    TRY(make_missing(name, 0755));
   TRY(check_mount_points(root_.get()));
   // Where nobody inside is root the directory is nobody's to look into.
   const bool has_root = mapped(ids_.inner_uids, 0).has_value();
   TRY(make_directory(root_.get(), "root", has_root ? 0700 : 0));
   TRY(own(root_.get(), "root", 0, 0));
-  TRY(make_directory(root_.get(), "tmp", 01777));
+  TRY(make_missing("tmp", 01777));
   for (const std::string& directory : plan_.directories) {
     auto made = make_path(directory, 0755);
     if (!made) return fail(std::move(made).error().with("a directory that the image names"));

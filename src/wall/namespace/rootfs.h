@@ -54,6 +54,8 @@ class RootBuilder {
   Status make_layer();
   Status make_host_root();
   Status make_image_root();
+  // A directory of the root that is there in any case; of an image's it belongs to root.
+  Status make_missing(const char* name, unsigned mode);
   Status make_directories();
   Status mount_devices();
   Status mount_process(int proc_fd);
