@@ -64,7 +64,8 @@ Result<json::Value> inspect(image::Store& store, const std::string& text) {
   if (!info.record.manifest.empty()) value.set("digest", prefixed(info.record.manifest));
   value.set("layers", std::move(layers));
   value.set("layer_bytes", info.record.layer_bytes());
-  if (info.rootfs) value.set("rootfs", json_of(store, *info.rootfs, store.in_use(info.record.chain)));
+  if (info.rootfs)
+    value.set("rootfs", json_of(store, *info.rootfs, store.in_use(info.record.chain)));
   value.set("config", std::move(config_value));
   return value;
 }
