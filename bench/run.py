@@ -226,13 +226,13 @@ def report(result):
     return "\n".join(lines + [""])
 
 
-def write_document(path, text):
+def write_document(path, text, begin=BEGIN, end=END):
     """Replaces what stands between the markers."""
     document = path.read_text()
-    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
-        raise BenchError(f"{path} must hold {BEGIN!r} and, after it, {END!r}, each once")
-    before, rest = document.split(BEGIN)
-    path.write_text(before + BEGIN + "\n" + text + END + rest.split(END)[1])
+    if document.count(begin) != 1 or document.count(end) != 1 or document.index(begin) > document.index(end):
+        raise BenchError(f"{path} must hold {begin!r} and, after it, {end!r}, each once")
+    before, rest = document.split(begin)
+    path.write_text(before + begin + "\n" + text + end + rest.split(end)[1])
 
 
 def parse(arguments):

@@ -38,3 +38,14 @@ def interval(rounds, against=None, draws=1000, seed=1):
             value /= median([against[i] for i in chosen])
         values.append(value)
     return percentile(values, 0.025), percentile(values, 0.975)
+
+
+def difference_interval(rounds, against, draws=1000, seed=1):
+    """The same of the difference of the medians of two commands that were run in the same rounds."""
+    if len(against) != len(rounds):
+        raise ValueError("the two commands have different rounds")
+    chance, values = random.Random(seed), []
+    for _ in range(draws):
+        chosen = [chance.randrange(len(rounds)) for _ in rounds]
+        values.append(median([rounds[i] for i in chosen]) - median([against[i] for i in chosen]))
+    return percentile(values, 0.025), percentile(values, 0.975)

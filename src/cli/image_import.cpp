@@ -105,6 +105,11 @@ int run_image_import(const Parsed& parsed) {
   const std::string& path = parsed.arguments.back();
   std::optional<std::string> name;
   if (parsed.arguments.size() == 2) name = parsed.arguments.front();
+  // Before a long archive is read.
+  if (name) {
+    const auto reference = image::parse_reference(*name);
+    if (!reference.has_value()) return say_error(reference.error());
+  }
   Fd archive(path == "-" ? ::fcntl(0, F_DUPFD_CLOEXEC, 3)
                          : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!archive.valid()) return say_error(Error::syscall("'" + path + "'", errno));

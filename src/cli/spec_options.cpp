@@ -52,11 +52,13 @@ constinit const std::array<Option, 17> kAccessOptions = {{
     {.name = "--user",
      .letter = 'u',
      .value = "USER",
-     .help = "Run as NAME, UID[:GID] or NAME:GROUP of the image. Default: its user with id 1000."},
+     .help =
+         "Run as NAME, UID[:GID] or NAME:GROUP of the image. Default: the image's user, or 1000."},
     {.name = "--workdir",
      .letter = 'w',
      .value = "PATH",
-     .help = "Start in PATH, inside. Default: /workspace where there is one, else the home."},
+     .help = "Start in PATH, inside. Default: /workspace where there is one, else the image's, or "
+             "home."},
     {.name = "--hostname",
      .value = "NAME",
      .help = "The host name that it sees. Default: sandbox."},

@@ -265,7 +265,7 @@ class Generator {
   TarEntry entry() {
     TarEntry entry;
     entry.name = path();
-    entry.mode = pick({0644u, 0755u, 0600u, 04755u, 0u});
+    entry.mode = pick({0644u, 0755u, 0600u, 04755u, 0400u});
     entry.uid = below(3) * 1000;
     entry.mtime = 1'600'000'000 + below(1000);
     switch (below(12)) {

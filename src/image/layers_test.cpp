@@ -114,7 +114,7 @@ TEST_P(Layers, AnOpaqueRootHidesEverythingBelow) {
 TEST_P(Layers, WhatIsHiddenNeverComesBack) {
   unpack_layers({Tar().add({.name = "d/old"}),
                  Tar().add({.name = "d/.wh..wh..opq"}).add({.name = "d/x"}),
-                 Tar().add({.name = "d/", .type = '5'}).add({.name = "d/y"}),
+                 Tar().add({.name = "d/", .type = '5', .mode = 0755}).add({.name = "d/y"}),
                  Tar().add({.name = ".wh.d"}), Tar().add({.name = "d/z"})});
   EXPECT_THAT(names(), ElementsAre("d", "d/z"));
 }

@@ -272,6 +272,7 @@ class Store {
   Status place_rootfs(const Workspace& workspace, RootfsInfo rootfs);
   Status place_or_discard(Workspace workspace, RootfsInfo rootfs);
   Status make_way(const std::string& chain);
+  std::optional<ImageRecord> whole_record(const std::string& image_id);
   Result<ImageInfo> write_record(const ImageContent& content);
 
   // All of these under `work` and `lock`.

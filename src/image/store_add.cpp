@@ -178,9 +178,28 @@ Status Store::make_way(const std::string& chain) {
   return {};
 }
 
+// The record of the same image with all its blobs, which one of no manifest need not replace: it
+// may differ only in how the layers are packed.
+std::optional<ImageRecord> Store::whole_record(const std::string& image_id) {
+  auto record = read_record(image_id);
+  if (!record.has_value() || (!record->manifest.empty() && !has_blob(record->manifest))) {
+    return std::nullopt;
+  }
+  for (const LayerRef& layer : record->layers) {
+    if (!has_blob(layer.blob.digest)) return std::nullopt;
+  }
+  return std::move(*record);
+}
+
 Result<ImageInfo> Store::write_record(const ImageContent& content) {
   ImageInfo info;
   TRY_ASSIGN(info.record.id, put_blob(content.config));
+  if (auto known = whole_record(info.record.id); known && content.manifest.empty()) {
+    info.record = std::move(*known);
+    auto rootfs = read_rootfs(info.record.chain);
+    if (rootfs.has_value()) info.rootfs = std::move(*rootfs);
+    return info;
+  }
   if (!content.manifest.empty()) {
     TRY_ASSIGN(info.record.manifest, put_blob(content.manifest));
   }

@@ -158,6 +158,20 @@ TEST_F(Images, ImagesOfOneChainShareItsRootFileSystem) {
   EXPECT_TRUE(store.resolve("two").has_value());
 }
 
+TEST_F(Images, OneWithoutAManifestReplacesNoWholeRecord) {
+  Store store = open();
+  ImageContent pulled = content({layer(store, "file")});
+  pulled.manifest = R"({"a":"manifest"})";
+  const ImageRecord first = store.add_image(pulled).value().record;
+  ImageContent imported = pulled;
+  imported.manifest.clear();
+  EXPECT_EQ(store.add_image(imported).value().record.manifest, first.manifest);
+  // But one that lacks a blob makes way.
+  std::filesystem::remove(directory_ / ("images/blobs/" + first.manifest));
+  EXPECT_EQ(store.add_image(imported).value().record.manifest, "");
+  EXPECT_EQ(store.add_image(pulled).value().record.manifest, first.manifest);
+}
+
 TEST_F(Images, LayersLieOnEachOther) {
   Store store = open();
   const LayerRef lower = layer_of(store, Tar()

@@ -268,6 +268,31 @@ TEST(Supervisor, ACommandGoesFromOpenToVerdict) {
   EXPECT_EQ(outcome.usage.bytes_out, 5u);
 }
 
+TEST(Supervisor, EveryCommandHasThePlansVariablesAndDirectoryUnlessItSaysOtherwise) {
+  BoxState state;
+  wall::Plan plan;
+  plan.environment = {"A=1", "B="};
+  plan.workdir = "/srv";
+  Scene scene(plan, state);
+  const auto opened = [&](std::uint32_t stream, const proto::Fields& fields) {
+    scene.first->send(stream, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kExec),
+                      fields.bytes());
+    return scene.guest->next(FrameType::kOpen)->payload;
+  };
+  const std::string bare = opened(1, proto::Fields().put(Tag::kArg, "program"));
+  const auto fields = proto::FieldReader::parse(bare);
+  EXPECT_EQ(fields->all(Tag::kDefaultEnv), (std::vector<std::string_view>{"A=1", "B="}));
+  EXPECT_EQ(*fields->text(Tag::kCwd), "/srv");
+  const std::string own =
+      opened(3, proto::Fields().put(Tag::kArg, "program").put(Tag::kCwd, "/app"));
+  EXPECT_EQ(proto::FieldReader::parse(own)->all(Tag::kCwd),
+            (std::vector<std::string_view>{"/app"}));
+  scene.first->send(5, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kExec),
+                    proto::Fields().put(Tag::kArg, "x").put(Tag::kDefaultEnv, "A=2").bytes());
+  EXPECT_TRUE(proto::FieldReader::parse(scene.first->next(FrameType::kClose)->payload)
+                  ->has(Tag::kErrorCode));
+}
+
 struct Birth {
   Birth(BoxState& state) {
     int ends[2];

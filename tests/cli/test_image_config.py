@@ -1,8 +1,11 @@
 """What an image's configuration means for run, exec, shell and ps, and what wins over it."""
 import json
+import pathlib
+import shutil
 
 import support  # first: it makes tests/lib known
 import images
+import registry_lab
 
 
 class ImageConfig(support.CallerTest):
@@ -10,11 +13,11 @@ class ImageConfig(support.CallerTest):
     def setUpClass(cls):
         super().setUpClass()
         folder = cls.caller.mkdir("images")
-        archive = images.rootfs(folder / "plain.tar", {
+        cls.layer = images.rootfs(folder / "plain.tar", {
             "var/www": images.directory(uid=33, gid=33), "home/user": images.directory(uid=1000, gid=1000),
             "app/tool": images.file('#!/bin/sh\necho "tool $*"\n', 0o755), "srv/here": images.file("here\n"),
             "taken": images.file("a file\n")})
-        images.import_rootfs(cls.caller, "plain", archive)
+        images.import_rootfs(cls.caller, "plain", cls.layer)
 
     # Ids other than the user's own need a range; a user without one has no other.
     def has_ids(self):
@@ -22,7 +25,7 @@ class ImageConfig(support.CallerTest):
 
     def image(self, **config):
         """The image `made` with this configuration."""
-        images.configure(self.caller, "made", "plain", config)
+        images.configure(self.caller, "made", self.layer, config)
 
     def out(self, *arguments, image="made", **options):
         done = self.run_in("--image", image, *arguments, **options)
@@ -114,13 +117,12 @@ class ImageConfig(support.CallerTest):
 
     def test_links_of_the_image_do_not_lead_a_volume_outside(self):
         folder = self.caller.folder / "images"
-        images.import_rootfs(self.caller, "linked", images.rootfs(folder / "linked.tar", {"data": images.link("../../../etc/volume"),
-                                                                                         "loop": images.link("loop")}))
-        images.configure(self.caller, "made", "linked", {"Volumes": {"/data/below": {}}, "User": "0"})
+        linked = images.rootfs(folder / "linked.tar", {"data": images.link("../../../etc/volume"), "loop": images.link("loop")})
+        images.configure(self.caller, "made", linked, {"Volumes": {"/data/below": {}}, "User": "0"})
         # What the link leads to is not in the image: nothing is made for it, here or outside.
         self.assert_refused(self.run_in("--image", "made", "--", "true"), "a directory that the image names", "data")
         self.assertEqual(list(self.caller.folder.glob("**/volume")), [])
-        images.configure(self.caller, "made", "linked", {"Volumes": {"/loop/x": {}}, "Cmd": ["true"]})
+        images.configure(self.caller, "made", linked, {"Volumes": {"/loop/x": {}}, "Cmd": ["true"]})
         self.assert_refused(self.run_in("--image", "made"), "a directory that the image names", "/loop")
 
     def test_too_many_variables_are_refused_with_their_number(self):
@@ -154,6 +156,22 @@ class ImageConfig(support.CallerTest):
         self.image(Entrypoint=["echo", "entry"], Env=["FROM_IMAGE=1"], WorkingDir="/srv", User="user")
         done = self.caller.on_pty("shell", "--image", "made", "--", "sh", "-c", 'echo "<$FROM_IMAGE> $(pwd)"')
         self.assertEqual((done.returncode, done.out.strip()), (0, "<1> /srv"), done)
+
+    def test_an_image_that_umoci_made(self):
+        if not shutil.which("umoci"):
+            self.skipTest("umoci is not installed")
+        folder = self.caller.folder / "umoci"
+        folder.mkdir()
+        layout = registry_lab.make_layout(
+            folder, [{"bin/busybox": pathlib.Path(shutil.which("busybox")).read_bytes(), "bin/sh": "busybox", "bin/echo": "busybox"},
+                     {"etc/passwd": b"app:x:1000:1000::/:/bin/sh\n", "etc/group": b"app:x:1000:\n"}],
+            config=["--config.entrypoint", "sh", "--config.entrypoint", "-c", "--config.cmd", 'echo "$GREETING $(pwd)"; test -w /data && echo writable',
+                    "--config.env", "GREETING=from umoci", "--config.env", "PATH=/bin", "--config.user", "app",
+                    "--config.workingdir", "/made/here", "--config.volume", "/data"])
+        for path in folder.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        images.import_rootfs(self.caller, "umoci", layout)
+        self.assertEqual(self.out(image="umoci"), "from umoci /made/here\nwritable\n")
 
     def test_json_names_the_image_as_before(self):
         self.image(Cmd=["echo", "x"])

@@ -1,17 +1,14 @@
 """Images for tests: root file systems of a few entries, and images of the store with a configuration.
 
 `rootfs(path, entries)` writes a tar with busybox and what the test names; `import_rootfs` makes it an
-image of a caller's store; `configure` gives an image of the store another configuration under a new
-name, as another tool's image would have it, without unpacking anything again.
+image of a caller's store; `configure` makes an image of the same tar with a configuration.
 """
 import hashlib
 import io
 import json
 import os
-import pathlib
 import shutil
 import tarfile
-import time
 
 PASSWD = ("root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n"
           "web:x:33:33::/var/www:/bin/sh\n")
@@ -59,25 +56,18 @@ def import_rootfs(caller, name, path):
     assert done.returncode == 0, done
 
 
-def configure(caller, name, base, config, **top):
-    """The name `name` for the layers of the image `base` with this "config" member (OCI's keys)."""
-    store = pathlib.Path(caller.env["CAISSON_STATE_DIR"]) / "images"
-
-    def keep(path, data):
-        path.write_bytes(data)
-        path.chmod(0o600)
-        caller.own(path)
-
-    old = (store / "refs" / f"{base}:latest").read_text().split("image ")[1].split("\n")[0]
-    record = (store / "ids" / old).read_text()
-    diff_ids = ["sha256:" + line.split(" ")[3] for line in record.splitlines() if line.startswith("layer ")]
-    whole = {"os": "linux", "architecture": os.uname().machine.replace("x86_64", "amd64").replace("aarch64", "arm64"),
-             "config": config, "rootfs": {"type": "layers", "diff_ids": diff_ids}, **top}
-    text = json.dumps(whole).encode()
-    new = hashlib.sha256(text).hexdigest()
-    lines = [f"id {new}" if line.startswith("id ") else f"config-size {len(text)}" if line.startswith("config-size ") else line
-             for line in record.splitlines() if not line.startswith("manifest ")]
-    keep(store / "blobs" / new, text)
-    keep(store / "ids" / new, ("\n".join(lines) + "\n").encode())
-    keep(store / "refs" / f"{name}:latest", f"caisson-image-reference 2\nimage {new}\nset {int(time.time())}\n".encode())
-    return new
+def configure(caller, name, layer, config):
+    """Imports the tar `layer` as the image `name` with this "config" member (OCI's keys), as `docker save` writes it."""
+    text = layer.read_bytes()
+    machine = os.uname().machine.replace("x86_64", "amd64").replace("aarch64", "arm64")
+    whole = json.dumps({"os": "linux", "architecture": machine, "config": config,
+                        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(text).hexdigest()}"]}}).encode()
+    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": ["layer.tar"]}]
+    archive = layer.with_name("saved.tar")
+    with tarfile.open(archive, "w") as tar:
+        for part, data in (("manifest.json", json.dumps(manifest).encode()), ("config.json", whole), ("layer.tar", text)):
+            entry = tarfile.TarInfo(part)
+            entry.size, entry.mode = len(data), 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    archive.chmod(0o644)
+    import_rootfs(caller, name, archive)
