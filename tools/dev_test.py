@@ -247,19 +247,20 @@ class Commands(unittest.TestCase):
         become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o777)
-            # Called by the text, since the tree may be closed to that user.
-            with open(ROOT + "/images/base/build") as file:
-                script = file.read().replace("/etc/subuid /etc/subgid", "/dev/null")
+            # A copy, since the tree may be closed to that user.
+            shutil.copytree(ROOT + "/images", os.path.join(folder, "images"))
+            library = os.path.join(folder, "images", "lib.sh")
+            with open(library) as file:
+                script = file.read()
+            with open(library, "w") as file:
+                file.write(script.replace("/etc/subuid /etc/subgid", "/dev/null"))
             for name in ("mmdebstrap", "npm"):
                 path = os.path.join(folder, name)
                 with open(path, "w") as file:
                     file.write("#!/bin/sh\necho fetched\nexit 1\n")
                 os.chmod(path, 0o755)
-            path = os.path.join(folder, "build")
-            with open(path, "w") as file:
-                file.write(script)
-            shutil.copy(ROOT + "/images/base/packages", folder)
-            done = subprocess.run([*become, "bash", path, "--output", os.path.join(folder, "base.tar.zst")],
+            script = os.path.join(folder, "images", "base", "build")
+            done = subprocess.run([*become, "bash", script, "--output", os.path.join(folder, "base.tar.zst")],
                                   stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False,
                                   env={"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"})
         self.assertEqual(done.returncode, 1, done)
@@ -271,6 +272,7 @@ class Commands(unittest.TestCase):
         self.check(["test", "--quick"], 1, "test knows only --all, not --quick")
         self.check(["fuzz", "-5"], 1, "not '-5'")
         self.check(["bench", "../x"], 1, "no benchmark '../x'")
+        self.check(["image", "nothing"], 1, "no image 'nothing'; there are base code-interpreter, and all")
 
 
 if __name__ == "__main__":

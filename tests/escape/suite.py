@@ -176,8 +176,10 @@ class Listeners:
 class Host:
     """Everything planted around the sandboxes of one caller."""
 
-    def __init__(self, kind, attacks=None):
+    def __init__(self, kind, attacks=None, patience=2):
+        """patience: seconds in which an attempt may look for what it could get."""
         self._passwd = None
+        self.patience = patience
         self._plant_user()
         self.caller = harness.Caller(kind)
         self.listeners = Listeners()
@@ -281,6 +283,7 @@ class Host:
             "HOST_HOSTNAME": os.uname().nodename,
             "HOST_BOOT_ID": read("/proc/sys/kernel/random/boot_id"),
             "HOST_MACHINE_ID": read("/etc/machine-id"),
+            "HOST_PATIENCE": self.patience,
             "HOST_UPTIME": read("/proc/uptime").split()[0],
         }
         for name in ("mnt", "pid", "net", "ipc", "uts", "cgroup", "user", "time"):

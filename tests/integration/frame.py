@@ -1,8 +1,9 @@
 """The frame of the integration tests: which mode a class runs in, and what a machine must have.
 
 A mode is a kind of caller and an image: root, user (no range of ids), range (a subuid range) on the
-`host` image, and base (root on the `base` image). A class names its modes; where this process cannot
-take one, or a tool is not on the machine, the test says so in one line, and fails where CI=true.
+`host` image, and base and code-interpreter (root on the image of that name, which `./dev image` builds).
+A class names its modes; where this process cannot take one, or a tool is not on the machine, the test
+says so in one line, and fails where CI=true.
 The cases themselves are tests/cli/support.py's CallerTest: nothing may be left after each class.
 """
 import fcntl
@@ -23,15 +24,16 @@ import support  # noqa: E402
 
 harness = support.harness
 MODES = ("root", "user", "range", "base")
+BUILT = ("base", "code-interpreter")
 # Where a program can be and be seen inside: the host image shows /usr alone.
 SEEN_INSIDE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/usr/local/go/bin"
 
 
-def base_archive():
-    """The archive of the base image: CAISSON_BASE_IMAGE, or what the image script built."""
-    beside = harness.build_dir().parent / "images" / "base.tar.zst"
-    usual = harness.ROOT / "build" / "images" / "base.tar.zst"
-    named = os.environ.get("CAISSON_BASE_IMAGE")
+def archive_of(image):
+    """The archive of a built image: CAISSON_BASE_IMAGE for base, or what the image script built."""
+    beside = harness.build_dir().parent / "images" / f"{image}.tar.zst"
+    usual = harness.ROOT / "build" / "images" / f"{image}.tar.zst"
+    named = os.environ.get("CAISSON_BASE_IMAGE") if image == "base" else None
     return pathlib.Path(named) if named else beside if beside.exists() else usual
 
 
@@ -107,16 +109,16 @@ class ModeTest(support.CallerTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.image = "base" if cls.mode == "base" else "host"
-        kind = "root" if cls.mode == "base" else cls.mode
+        cls.image = cls.mode if cls.mode in BUILT else "host"
+        kind = "root" if cls.mode in BUILT else cls.mode
         if kind not in harness.callers():
             left_out(f"{cls.__name__}: this process cannot be the {kind} caller (root and newuidmap are needed)")
-        if cls.mode == "base" and not base_archive().exists():
-            left_out(f"{cls.__name__}: there is no {base_archive()}; ./dev image builds it")
+        if cls.mode in BUILT and not archive_of(cls.mode).exists():
+            left_out(f"{cls.__name__}: there is no {archive_of(cls.mode)}; ./dev image {cls.mode} builds it")
         cls.kind = kind
         super().setUpClass()
-        if cls.mode == "base":
-            done = cls.caller.caisson("image", "import", "base", base_archive())
+        if cls.mode in BUILT:
+            done = cls.caller.caisson("image", "import", cls.mode, archive_of(cls.mode), timeout=600)
             assert done.returncode == 0, done
 
     def run(self, result=None):
@@ -160,7 +162,7 @@ def main():
     suite = unittest.TestSuite()
     for cls in [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, ModeTest)]:
         for mode in cls.modes:
-            name = f"{cls.__name__}_{mode}"
+            name = f"{cls.__name__}_{mode.replace('-', '_')}"
             made = type(name, (cls,), {"mode": mode, "__module__": cls.__module__, "__qualname__": name})
             for test in unittest.defaultTestLoader.loadTestsFromTestCase(made):
                 if all(word in test.id() for word in wanted):

@@ -382,22 +382,29 @@ ATTEMPT_WITHIN(89b, 20) {
   if (took < 1.5) escaped("wrote 3 MiB in %.2f s", took);
   contained("throttled to %.2f s", took);
 }
-// 90: processor time: what four busy processes get in two seconds. The runner gives --cpus 0.1.
-ATTEMPT_WITHIN(90a, 20) {
-  double end = now_seconds() + 2;
-  for (int i = 0; i < 4; i++) {
-    if (fork() == 0) {
-      while (now_seconds() < end) continue;
-      _exit(0);
+// 90: processor time, of which four busy processes take what they get. The runner gives --cpus 0.1.
+// On a busy host a short look shows little of what one could have, so the runner says how long to
+// look.
+ATTEMPT_WITHIN(90a, 30) {
+  const double patience = strtod(host_fact("HOST_PATIENCE"), NULL), start = now_seconds();
+  double used = 0, took = 0;
+  while (took < patience) {
+    double end = now_seconds() + 0.5;
+    for (int i = 0; i < 4; i++) {
+      if (fork() == 0) {
+        while (now_seconds() < end) continue;
+        _exit(0);
+      }
     }
+    while (wait(NULL) > 0) continue;
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    used = (double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6 +
+           (double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6;
+    took = now_seconds() - start;
+    if (used > 0.2 + 0.15 * took) escaped("used %.2f s of %.2f", used, took);
   }
-  while (wait(NULL) > 0) continue;
-  struct rusage usage;
-  getrusage(RUSAGE_CHILDREN, &usage);
-  double used = (double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6 +
-                (double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6;
-  if (used > 0.4) escaped("used %.2f s of two", used);
-  contained("throttled to %.2f s", used);
+  contained("throttled to %.2f s of %.2f", used, took);
 }
 // 93: arguments.
 ATTEMPT(93a) {
