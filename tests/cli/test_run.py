@@ -168,7 +168,7 @@ class Refusals(support.CallerTest):
 
     def test_unknown_commands(self):
         self.assert_refused(self.caller.caisson("rnu"), "did you mean 'run'")
-        self.assert_refused(self.caller.caisson("image"), "import, ls, rm")
+        self.assert_refused(self.caller.caisson("image"), "pull, import, export, build, ls, inspect, tag, rm, gc")
         self.assertEqual(self.caller.caisson().returncode, 125)
 
     def test_the_run_directory_must_be_the_callers_own(self):
