@@ -40,7 +40,7 @@ Status StageFiles::catch_up() {
   if (session_ == nullptr) {
     TRY_ASSIGN(image::Workspace workspace, store_.make_workspace());
     image::RootfsInfo rootfs;
-    rootfs.form = store_.preferred_form();
+    TRY_ASSIGN(rootfs.form, store_.preferred_form());
     rootfs.ids = image::mapping_of_caller();
     TRY_ASSIGN(image::RootfsWorker worker,
                image::RootfsWorker::start(rootfs.form, workspace.directory_fd(),

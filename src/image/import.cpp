@@ -95,8 +95,9 @@ Result<Unpacked> unpack(Store& store, const Descriptor& blob, const UnpackLimits
                         const Progress& progress) {
   TRY_ASSIGN(const Fd file, store.open_blob(blob.digest));
   TRY_ASSIGN(Workspace workspace, store.make_workspace());
+  TRY_ASSIGN(const RootfsForm form, store.preferred_form());
   Unpacked unpacked{.workspace = std::move(workspace),
-                    .rootfs = {.form = store.preferred_form(), .ids = mapping_of_caller()},
+                    .rootfs = {.form = form, .ids = mapping_of_caller()},
                     .counts = {},
                     .layer = {}};
   auto done = [&]() -> Status {

@@ -85,9 +85,9 @@ struct MountSupport {
   std::array<int, static_cast<std::size_t>(ErofsMethod::kCount)> error;
 
   int operator[](ErofsMethod method) const { return error[static_cast<std::size_t>(method)]; }
-  // Whether an image should be kept as an erofs file: it can be mounted from the file. A loop
-  // device takes milliseconds for each run; a directory is better then.
-  bool prefers_erofs() const { return (*this)[ErofsMethod::kBuffered] == 0; }
+  // Whether images may be kept as erofs files: they can be mounted from the file. A loop device
+  // takes milliseconds for each run.
+  bool mounts_erofs() const { return (*this)[ErofsMethod::kBuffered] == 0; }
   std::string encode() const;
   static Result<MountSupport> decode(std::string_view text);
   bool operator==(const MountSupport&) const = default;

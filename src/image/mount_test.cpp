@@ -161,7 +161,7 @@ TEST(OpenRoot, WithoutRightsTheErrorSaysWhatIsAllowed) {
     const bool said = !root.has_value() && root.error().code() == Code::kFailedPrecondition &&
                       root.error().message().find("caisson doctor") != std::string::npos;
     const MountSupport support = try_mounts(chain.fd());
-    ::_exit(said && support[ErofsMethod::kBuffered] == EPERM && !support.prefers_erofs() ? 0 : 1);
+    ::_exit(said && support[ErofsMethod::kBuffered] == EPERM && !support.mounts_erofs() ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -210,8 +210,9 @@ class Store {
   bool has_rootfs(const std::string& chain);
   // Whether a sandbox uses the chain's root file system.
   bool in_use(const std::string& chain);
-  // The form of root file systems that are made here now: erofs where this process can mount it.
-  RootfsForm preferred_form();
+  // The form of root file systems that are made here now, as the settings say (`image_form`). Error:
+  // precondition where that is erofs and such a file cannot be mounted here.
+  Result<RootfsForm> preferred_form();
 
   // ---- build cache ----
 
@@ -266,6 +267,7 @@ class Store {
   Result<std::optional<ImageRef>> open_image(const Found& found);
 
   Status check_content(const ImageContent& content);
+  bool mounts_erofs();
   Result<bool> has_usable_rootfs(const std::string& chain);
   Result<RootfsInfo> flatten(const ImageContent& content, const Workspace& workspace,
                              const UnpackLimits& limits, const Progress& progress);

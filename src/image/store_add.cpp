@@ -9,6 +9,7 @@
 #include "image/sha256.h"
 #include "image/store.h"
 #include "image/store_steps.h"
+#include "policy/settings.h"
 
 namespace caisson::image {
 namespace {
@@ -57,9 +58,17 @@ Result<Fd> Store::lock_work(const std::string& name) {
   return std::move(*held);
 }
 
-RootfsForm Store::preferred_form() {
-  return known_mounts(directory_.get()).prefers_erofs() ? RootfsForm::kErofs
-                                                        : RootfsForm::kDirectory;
+Result<RootfsForm> Store::preferred_form() {
+  TRY_ASSIGN(const policy::Settings settings, policy::load_settings());
+  if (settings.image_form == policy::ImageForm::kDirectory) return RootfsForm::kDirectory;
+  if (mounts_erofs()) return RootfsForm::kErofs;
+  return fail(Error::precondition(
+      "image_form: erofs: such a file cannot be mounted here (`caisson doctor` says why); allowed "
+      "is directory"));
+}
+
+bool Store::mounts_erofs() {
+  return known_mounts(directory_.get()).mounts_erofs();
 }
 
 Status Store::check_content(const ImageContent& content) {
@@ -94,8 +103,8 @@ Status Store::check_content(const ImageContent& content) {
 // Whether the chain is here in a form that this process can use. Another one makes way.
 Result<bool> Store::has_usable_rootfs(const std::string& chain) {
   auto info = read_rootfs(chain);
-  const bool mountable = !info.has_value() || info->form == RootfsForm::kDirectory ||
-                         preferred_form() == RootfsForm::kErofs;
+  const bool mountable =
+      !info.has_value() || info->form == RootfsForm::kDirectory || mounts_erofs();
   if (info.has_value() && info->ids == mapping_of_caller() && mountable) return true;
   if (!info.has_value() && info.error().code() == Code::kNotFound && !has_rootfs(chain)) {
     return false;
@@ -111,7 +120,8 @@ Result<bool> Store::has_usable_rootfs(const std::string& chain) {
 
 Result<RootfsInfo> Store::flatten(const ImageContent& content, const Workspace& workspace,
                                   const UnpackLimits& limits, const Progress& progress) {
-  RootfsInfo rootfs{.form = preferred_form(), .ids = mapping_of_caller()};
+  RootfsInfo rootfs{.ids = mapping_of_caller()};
+  TRY_ASSIGN(rootfs.form, preferred_form());
   TRY_ASSIGN(RootfsWorker worker, RootfsWorker::start(rootfs.form, workspace.directory_fd(),
                                                       workspace.lock_fd(), rootfs.ids, limits));
   std::uint64_t total = 0, before = 0;

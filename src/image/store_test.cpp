@@ -281,16 +281,17 @@ TEST_F(Images, ARootFileSystemThatIsMadeAlreadyIsTaken) {
   const LayerRef base = layer(store, "file");
   auto made = [&] {
     Workspace workspace = store.make_workspace().value();
-    RootfsWorker worker = RootfsWorker::start(store.preferred_form(), workspace.directory_fd(),
-                                              workspace.lock_fd(), mapping_of_caller(), {})
-                              .value();
+    RootfsWorker worker =
+        RootfsWorker::start(store.preferred_form().value(), workspace.directory_fd(),
+                            workspace.lock_fd(), mapping_of_caller(), {})
+            .value();
     Fd blob = store.open_blob(base.blob.digest).value();
     VERIFY(worker.apply(blob.get(), base).has_value());
     VERIFY(worker.finish().has_value());
     return workspace;
   };
   const RootfsInfo rootfs{
-      .form = store.preferred_form(), .ids = mapping_of_caller(), .entries = 1, .bytes = 5};
+      .form = store.preferred_form().value(), .ids = mapping_of_caller(), .entries = 1, .bytes = 5};
   EXPECT_TRUE(store.add_image(content({base}), made(), rootfs).value().flattened);
   const ImageInfo again = store.add_image(content({base}, "other"), made(), rootfs).value();
   EXPECT_FALSE(again.flattened);  // the second one was not needed

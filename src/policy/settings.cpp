@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <set>
 
 #include "base/sys.h"
@@ -17,8 +18,9 @@ namespace {
 
 constexpr std::size_t kMaxFile = 1 << 20;
 constexpr const char* kHostFile = "/etc/caisson/config.yaml";
-constexpr std::array<std::string_view, 3> kKeys = {"default_registry", "insecure_registries",
-                                                   "images"};
+constexpr std::array<std::string_view, 4> kKeys = {"default_registry", "insecure_registries",
+                                                   "images", "image_form"};
+constexpr std::string_view kFormAllowed = "directory or erofs";
 
 std::string variable(const char* name) {
   const char* value = ::getenv(name);
@@ -99,9 +101,23 @@ bool is_default_registry(std::string_view text) {
                                               image_fault(text.substr(slash + 1)).empty()));
 }
 
+std::optional<ImageForm> parse_form(std::string_view text) {
+  if (text == "directory") return ImageForm::kDirectory;
+  if (text == "erofs") return ImageForm::kErofs;
+  return std::nullopt;
+}
+
+Status read_form(const Node& node, Settings& settings) {
+  const auto form = is_text(node) ? parse_form(node.text) : std::nullopt;
+  if (!form) return fail(wrong_at(node, "image_form", kFormAllowed));
+  settings.image_form = *form;
+  return {};
+}
+
 Status read_key(std::string_view key, const Node& node, Settings& settings) {
   if (key == "insecure_registries") return read_registries(node, settings);
   if (key == "images") return read_images(node, settings);
+  if (key == "image_form") return read_form(node, settings);
   if (!is_text(node) || !is_default_registry(node.text)) {
     return fail(wrong_at(node, key, kRegistryAllowed));
   }
@@ -165,6 +181,11 @@ Result<Settings> load_settings() {
       return fail(wrong("CAISSON_DEFAULT_REGISTRY", quote(given), kRegistryAllowed));
     }
     settings.default_registry = given;
+  }
+  if (const std::string given = variable("CAISSON_IMAGE_FORM"); !given.empty()) {
+    const auto form = parse_form(given);
+    if (!form) return fail(wrong("CAISSON_IMAGE_FORM", quote(given), kFormAllowed));
+    settings.image_form = *form;
   }
   return settings;
 }

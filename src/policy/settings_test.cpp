@@ -70,10 +70,12 @@ class LoadSettings : public ::testing::Test {
     folder_ = folder;
     ::setenv("XDG_CONFIG_HOME", folder, 1);
     ::unsetenv("CAISSON_DEFAULT_REGISTRY");
+    ::unsetenv("CAISSON_IMAGE_FORM");
   }
   void TearDown() override {
     ::unsetenv("XDG_CONFIG_HOME");
     ::unsetenv("CAISSON_DEFAULT_REGISTRY");
+    ::unsetenv("CAISSON_IMAGE_FORM");
     ::unlink((folder_ + "/caisson/config.yaml").c_str());
     ::rmdir((folder_ + "/caisson").c_str());
     ::rmdir(folder_.c_str());
@@ -98,6 +100,18 @@ TEST_F(LoadSettings, TheEnvironmentGoesBefore) {
   EXPECT_EQ(load_settings().value().insecure_registries.size(), 1u);
   ::setenv("CAISSON_DEFAULT_REGISTRY", "not a host", 1);
   EXPECT_THAT(load_settings().error().message(), HasSubstr("CAISSON_DEFAULT_REGISTRY"));
+}
+
+TEST_F(LoadSettings, ImagesAreDirectoriesUnlessSaidOtherwise) {
+  EXPECT_EQ(parse_settings("").value().image_form, ImageForm::kDirectory);
+  write("image_form: erofs\n");
+  EXPECT_EQ(load_settings().value().image_form, ImageForm::kErofs);
+  ::setenv("CAISSON_IMAGE_FORM", "directory", 1);
+  EXPECT_EQ(load_settings().value().image_form, ImageForm::kDirectory);
+  ::setenv("CAISSON_IMAGE_FORM", "ext4", 1);
+  EXPECT_THAT(load_settings().error().message(), HasSubstr("CAISSON_IMAGE_FORM"));
+  write("image_form: [erofs]\n");
+  EXPECT_THAT(load_settings().error().message(), HasSubstr("directory or erofs"));
 }
 
 TEST_F(LoadSettings, ErrorsNameTheFile) {

@@ -422,7 +422,7 @@ TEST(Diagnose, DebiansKernel) {
   expect(find(facts, "Landlock"), FeatureState::kLimited, "version 2: files", "network");
   facts.probes[Probe::kErofsLoop] = 0;
   expect(find(facts, "erofs from a file"), FeatureState::kLimited,
-         "loop device alone; images are kept as directories", "6.12");
+         "loop device alone; images can only be kept as directories", "6.12");
   facts.probes[Probe::kErofsLoop] = ENXIO;
   expect(find(facts, "erofs from a file"), FeatureState::kLimited,
          "nor over a loop device (No such", "6.12");
