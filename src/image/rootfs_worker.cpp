@@ -80,7 +80,10 @@ Status RootfsWorker::Session::start(int directory_fd, int image_fd, int metadata
   const std::array<int, 5> descriptors = {pair.theirs.get(), directory_fd, lock_fd, image_fd,
                                           metadata_fd};
   return worker.start(
-      {"layers", checks_only ? "check" : form == RootfsForm::kErofs ? "erofs" : "directory",
+      {"layers",
+       checks_only                  ? "check"
+       : form == RootfsForm::kErofs ? "erofs"
+                                    : "directory",
        std::string(to_string(ids.layout)), std::to_string(limits.entries),
        std::to_string(limits.bytes), std::to_string(limits.ratio), std::to_string(seconds)},
       descriptors, ids, limits.time);

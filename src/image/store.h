@@ -302,7 +302,7 @@ class Store {
 
   Fd directory_;
   std::array<Fd, kFolders> folders_;
-  Fd adding_;  // `work`, locked shared
+  Fd adding_;                                              // `work`, locked shared
   std::set<std::pair<std::string, std::string>> vouched_;  // blob digest, diff_id
 };
 

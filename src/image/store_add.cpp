@@ -126,8 +126,7 @@ Status Store::verify_layers(const ImageContent& content, const UnpackLimits& lim
                             const Progress& progress) {
   TRY_ASSIGN(const std::vector<LayerRef> layers, unverified(content));
   if (layers.empty()) return {};
-  TRY_ASSIGN(RootfsWorker worker,
-             RootfsWorker::start_check(-1, mapping_of_caller(), limits));
+  TRY_ASSIGN(RootfsWorker worker, RootfsWorker::start_check(-1, mapping_of_caller(), limits));
   std::uint64_t total = 0, before = 0;
   for (const LayerRef& layer : layers) total += layer.blob.size;
   for (const LayerRef& layer : layers) {

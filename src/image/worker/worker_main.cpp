@@ -70,7 +70,7 @@ class StreamInput final : public ArchiveInput {
 struct Job {
   bool remove = false;
   bool check = false;  // read layers, make nothing
-  std::string name;  // to remove
+  std::string name;    // to remove
   RootfsForm form = RootfsForm::kDirectory;
   IdLayout layout = IdLayout::kSingle;
   UnpackLimits limits;
