@@ -344,6 +344,7 @@ class Builder {
       if (failed.has_value()) return failed;
       parts.clear();
       TRY_ASSIGN(layer, sandbox.finish(store_));
+      if (layer.has_value()) store_.vouch(*layer);
     }
     image::ImageConfig& config = state.config();
     config.created = now_text();

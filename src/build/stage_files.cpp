@@ -53,6 +53,7 @@ Status StageFiles::catch_up() {
   for (std::size_t at = session_->applied.size(); at < layers_.size(); ++at) {
     TRY_ASSIGN(const Fd blob, store_.open_blob(layers_[at].blob.digest));
     TRY(session_->worker.apply(blob.get(), layers_[at]));
+    store_.vouch(layers_[at]);
     session_->applied.push_back(layers_[at]);
   }
   TRY_ASSIGN(const image::RootfsReport report, session_->worker.finish());

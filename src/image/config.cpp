@@ -1,5 +1,7 @@
 #include "image/config.h"
 
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/json.h"
@@ -25,8 +27,12 @@ void set_list(json::Value& object, std::string_view key, const std::vector<std::
 // OCI writes sets as objects of empty objects.
 void set_keys(json::Value& object, std::string_view key, const std::vector<std::string>& keys) {
   if (keys.empty()) return;
-  json::Value set = json::Value::object();
-  for (const std::string& name : keys) set.set(name, json::Value::object());
+  // Value::set() looks through all keys for each. A key that occurs twice would be no JSON.
+  std::set<std::string_view> seen;
+  json::Value::Object set;
+  for (const std::string& name : keys) {
+    if (seen.insert(name).second) set.push_back({name, json::Value::object()});
+  }
   object.set(key, std::move(set));
 }
 
@@ -103,8 +109,8 @@ std::string encode(const ImageConfig& config) {
   set_keys(run, "Volumes", config.volumes);
   set_text(run, "WorkingDir", config.workdir);
   if (!config.labels.empty()) {
-    json::Value labels = json::Value::object();
-    for (const auto& [key, value] : config.labels) labels.set(key, value);
+    json::Value::Object labels;
+    for (const auto& [key, value] : config.labels) labels.push_back({key, value});
     run.set("Labels", std::move(labels));
   }
   set_text(run, "StopSignal", config.stop_signal);

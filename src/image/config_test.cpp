@@ -69,6 +69,32 @@ TEST(ImageConfig, RefusesWithKeyFoundAndAllowed) {
   }
 }
 
+// Time in proportion to the text: a quadratic reader would not end within a test's time limit.
+TEST(ImageConfig, ReadsAndWritesVeryManyKeys) {
+  std::string labels, ports;
+  for (int i = 0; i < 90'000; ++i) {
+    const std::string comma = i == 0 ? "" : ",";
+    labels += comma + "\"k" + std::to_string(i) + "\":\"\"";
+    ports += comma + "\"" + std::to_string(i) + "\":{}";
+  }
+  const auto config = parse_image_config(
+      config_with("{\"Labels\":{" + labels + "},\"ExposedPorts\":{" + ports + "}}"));
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  EXPECT_EQ(config->labels.size(), 90'000u);
+  const auto again = parse_image_config(encode(*config));
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(again->labels, config->labels);
+  EXPECT_EQ(again->exposed_ports, config->exposed_ports);
+}
+
+TEST(ImageConfig, WritesARepeatedKeyOnce) {
+  ImageConfig config;
+  config.os = "linux";
+  config.architecture = "amd64";
+  config.volumes = {"/b", "/a", "/b"};
+  EXPECT_THAT(parse_image_config(encode(config)).value().volumes, ElementsAre("/b", "/a"));
+}
+
 TEST(ImageConfig, RefusesOtherDigests) {
   const auto config = parse_image_config(
       R"({"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":["sha512:00"]}})");

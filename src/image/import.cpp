@@ -133,6 +133,7 @@ Result<ImportReport> import_named(Store& store, Reference reference, int archive
   } else {
     TRY_ASSIGN(Unpacked unpacked, unpack(store, blob, limits, progress));
     report.unpacked = unpacked.counts;
+    store.vouch(unpacked.layer);
     TRY_ASSIGN(report.info,
                store.add_image(content_of(std::move(unpacked.layer)), std::move(unpacked.workspace),
                                std::move(unpacked.rootfs)));

@@ -13,6 +13,7 @@
 
 #include "base/paths.h"
 #include "image/store_for_test.h"
+#include "image/transfer/saved_image.h"
 #include "image/worker_report.h"
 
 namespace caisson::image {
@@ -381,6 +382,41 @@ TEST_F(Import, WhatAKilledImportLeavesIsInvisibleAndSwept) {
     }
   }
   EXPECT_GE(halfway, 2);  // else this has tested nothing
+}
+
+// Two images: one flattens its own layer, the other claims that a public archive is that layer.
+TEST_F(Import, AnArchiveCannotMakeAnotherFilesImageItsOwn) {
+  const std::string evil = Tar().add({.name = "marker", .data = "evil"}).bytes();
+  const std::string good = Tar().add({.name = "marker", .data = "good"}).bytes();
+  auto config = [&](const std::string& author) {
+    return R"({"os":"linux","architecture":")" + std::string(host_architecture()) +
+           R"(","author":")" + author + R"(","rootfs":{"type":"layers","diff_ids":["sha256:)" +
+           testing::sha256_of(evil) + R"("]}})";
+  };
+  const std::string archive =
+      Tar()
+          .add({.name = "a.json", .data = config("a")})
+          .add({.name = "b.json", .data = config("b")})
+          .add({.name = "evil.tar", .data = evil})
+          .add({.name = "good.tar", .data = good})
+          .add({.name = "manifest.json",
+                .data = R"([{"Config":"a.json","RepoTags":["a:1"],"Layers":["evil.tar"]},)"
+                        R"({"Config":"b.json","RepoTags":["b:1"],"Layers":["good.tar"]}])"})
+          .bytes();
+  {
+    Store store = open();
+    const Fd file = memory_file(archive);
+    const auto imported =
+        import_saved(store, SavedForm::kDockerArchive, file.get(), std::nullopt, {}, {});
+    ASSERT_FALSE(imported.has_value());
+    EXPECT_EQ(imported.error().code(), Code::kDataLoss) << imported.error().message();
+  }
+  const auto report = import("good", good);
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_FALSE(report->already_present);
+  const ImageRef image = open().resolve("good").value();
+  Fd root(openat(image.root.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(read_small_file_at(root.get(), "marker").value(), "good");
 }
 
 TEST_F(Import, TheWorkerSaysWhenItIsStartedByHand) {

@@ -100,7 +100,9 @@ Result<std::map<std::string, std::string>> text_map_of(const Field& field) {
   const json::Value::Object* members = field.value->as_object();
   if (members == nullptr) return fail(wrong_field(field, "an object of texts"));
   for (const json::Member& member : *members) {
-    TRY_ASSIGN(std::string text, text_of(field.at(member.key)));
+    // Not by at(), which looks through all keys for each.
+    const Field item = {&member.value, field.path + "." + printable(member.key, 80)};
+    TRY_ASSIGN(std::string text, text_of(item));
     if (!good_text(member.key)) return fail(wrong_field(field, "keys without NUL bytes"));
     map.emplace(member.key, std::move(text));
   }

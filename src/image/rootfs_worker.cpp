@@ -23,6 +23,7 @@ struct RootfsWorker::Session {
   Fd stream;
   RootfsForm form = RootfsForm::kDirectory;
   UnpackLimits limits;
+  bool checks_only = false;
   bool ended = false;  // by an error
 
   Status start(int directory_fd, int image_fd, int metadata_fd, int lock_fd, const IdMapping& ids);
@@ -79,7 +80,10 @@ Status RootfsWorker::Session::start(int directory_fd, int image_fd, int metadata
   const std::array<int, 5> descriptors = {pair.theirs.get(), directory_fd, lock_fd, image_fd,
                                           metadata_fd};
   return worker.start(
-      {"layers", form == RootfsForm::kErofs ? "erofs" : "directory",
+      {"layers",
+       checks_only                  ? "check"
+       : form == RootfsForm::kErofs ? "erofs"
+                                    : "directory",
        std::string(to_string(ids.layout)), std::to_string(limits.entries),
        std::to_string(limits.bytes), std::to_string(limits.ratio), std::to_string(seconds)},
       descriptors, ids, limits.time);
@@ -99,7 +103,7 @@ Result<LayerReport> RootfsWorker::Session::apply(int layer_fd, const LayerRef& e
   LayerReport report;
   report.layer = expected;
   report.layer.blob.size = size;
-  const std::uint64_t passes = form == RootfsForm::kDirectory ? 2 : 1;
+  const std::uint64_t passes = form == RootfsForm::kDirectory && !checks_only ? 2 : 1;
   for (std::uint64_t pass = 0; pass < passes; ++pass) {
     Feed feed(stream.get(), layer_fd, size);
     auto fed = [&] {
@@ -131,6 +135,15 @@ Result<RootfsWorker> RootfsWorker::start(RootfsForm form, int directory_fd, int 
     TRY_ASSIGN(Fd root, make_root(directory_fd, ids));
     TRY(session->start(root.get(), -1, -1, lock_fd, ids));
   }
+  return RootfsWorker(std::move(session));
+}
+
+Result<RootfsWorker> RootfsWorker::start_check(int lock_fd, const IdMapping& ids,
+                                               const UnpackLimits& limits) {
+  auto session = std::make_unique<Session>();
+  session->checks_only = true;
+  session->limits = limits;
+  TRY(session->start(-1, -1, -1, lock_fd, ids));
   return RootfsWorker(std::move(session));
 }
 

@@ -53,6 +53,10 @@ class RootfsWorker {
   // where this host has no user namespaces.
   static Result<RootfsWorker> start(RootfsForm form, int directory_fd, int lock_fd,
                                     const IdMapping& ids, const UnpackLimits& limits);
+  // A session that makes nothing: apply() reads a layer, compares its digests and keeps the limits;
+  // finish() must not be called. For layers whose root file system is there already.
+  static Result<RootfsWorker> start_check(int lock_fd, const IdMapping& ids,
+                                          const UnpackLimits& limits);
   RootfsWorker(RootfsWorker&&) noexcept;
   RootfsWorker& operator=(RootfsWorker&&) noexcept;
   ~RootfsWorker();

@@ -34,8 +34,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -199,6 +201,10 @@ class Store {
   // (finished), which `rootfs` describes (its chain is filled in). Where the chain is here already
   // the workspace is discarded.
   Result<ImageInfo> add_image(const ImageContent& content, Workspace workspace, RootfsInfo rootfs);
+  // Says that a worker of this process read exactly that blob and computed that diff_id, so that
+  // adding an image of it need not read it again. Every other pair that no record of the store has
+  // is read and compared before it gets into one: find_layer() and the next import believe records.
+  void vouch(const LayerRef& layer);
   // Config, manifest and record alone: for steps of a build. resolve() refuses it until add_image()
   // of the same content makes its root file system.
   Result<ImageInfo> add_record(const ImageContent& content);
@@ -268,6 +274,9 @@ class Store {
 
   Status check_content(const ImageContent& content);
   bool mounts_erofs();
+  Result<std::vector<LayerRef>> unverified(const ImageContent& content);
+  Status verify_layers(const ImageContent& content, const UnpackLimits& limits,
+                       const Progress& progress);
   Result<bool> has_usable_rootfs(const std::string& chain);
   Result<RootfsInfo> flatten(const ImageContent& content, const Workspace& workspace,
                              const UnpackLimits& limits, const Progress& progress);
@@ -295,7 +304,8 @@ class Store {
 
   Fd directory_;
   std::array<Fd, kFolders> folders_;
-  Fd adding_;  // `work`, locked shared
+  Fd adding_;                                              // `work`, locked shared
+  std::set<std::pair<std::string, std::string>> vouched_;  // blob digest, diff_id
 };
 
 }  // namespace caisson::image

@@ -100,6 +100,58 @@ Status Store::check_content(const ImageContent& content) {
   return {};
 }
 
+void Store::vouch(const LayerRef& layer) {
+  vouched_.emplace(layer.blob.digest, layer.diff_id);
+}
+
+// The layers of which nobody has seen that the blob, uncompressed, has the diff_id.
+Result<std::vector<LayerRef>> Store::unverified(const ImageContent& content) {
+  std::set<std::pair<std::string, std::string>> wanted;
+  for (const LayerRef& layer : content.layers) {
+    wanted.emplace(layer.blob.digest, layer.diff_id);
+  }
+  std::erase_if(wanted, [&](const auto& pair) { return vouched_.contains(pair); });
+  std::vector<LayerRef> left;
+  if (wanted.empty()) return left;
+  TRY_ASSIGN(const int ids, folder(Folder::kIds));
+  TRY_ASSIGN(const std::vector<std::string> all, list_directory(ids));
+  for (const std::string& id : all) {
+    if (wanted.empty()) return left;
+    const auto record = read_record(id);
+    if (!record.has_value()) continue;  // removed since, or damaged
+    for (const LayerRef& layer : record->layers) {
+      wanted.erase({layer.blob.digest, layer.diff_id});
+    }
+  }
+  for (const LayerRef& layer : content.layers) {
+    if (wanted.erase({layer.blob.digest, layer.diff_id}) > 0) left.push_back(layer);
+  }
+  return left;
+}
+
+// A chain that is here says nothing of the blobs that another image claims to be made of. Without
+// this, an image could claim any blob for its layers' diff_ids.
+Status Store::verify_layers(const ImageContent& content, const UnpackLimits& limits,
+                            const Progress& progress) {
+  TRY_ASSIGN(const std::vector<LayerRef> layers, unverified(content));
+  if (layers.empty()) return {};
+  TRY_ASSIGN(RootfsWorker worker, RootfsWorker::start_check(-1, mapping_of_caller(), limits));
+  std::uint64_t total = 0, before = 0;
+  for (const LayerRef& layer : layers) total += layer.blob.size;
+  for (const LayerRef& layer : layers) {
+    TRY_ASSIGN(const Fd blob, open_blob(layer.blob.digest));
+    auto read = worker.apply(blob.get(), layer, [&](std::uint64_t done, std::uint64_t) {
+      if (progress) progress(before + done, total);
+    });
+    if (!read.has_value()) {
+      return fail(std::move(read).error().with("layer sha256:" + layer.blob.digest));
+    }
+    before += layer.blob.size;
+    vouch(layer);
+  }
+  return {};
+}
+
 // Whether the chain is here in a form that this process can use. Another one makes way.
 Result<bool> Store::has_usable_rootfs(const std::string& chain) {
   auto info = read_rootfs(chain);
@@ -137,6 +189,7 @@ Result<RootfsInfo> Store::flatten(const ImageContent& content, const Workspace& 
       return fail(std::move(applied).error().with("layer " + std::to_string(i + 1)));
     }
     before += layer.blob.size;
+    vouch(layer);
   }
   TRY_ASSIGN(const RootfsReport report, worker.finish());
   TRY(enter_store_step("store-unpack"));
@@ -238,6 +291,7 @@ Result<ImageInfo> Store::write_record(const ImageContent& content) {
 Result<ImageInfo> Store::add_record(const ImageContent& content) {
   TRY(begin_adding());
   TRY(check_content(content));
+  TRY(verify_layers(content, {}, {}));
   return write_record(content);
 }
 
@@ -249,7 +303,9 @@ Result<ImageInfo> Store::add_image(const ImageContent& content, const UnpackLimi
   // From here on the same chain is flattened once: whoever waits finds it done.
   TRY_ASSIGN(Fd turn, lock_work(chain));
   TRY_ASSIGN(const bool usable, has_usable_rootfs(chain));
-  if (!usable) {
+  if (usable) {
+    TRY(verify_layers(content, limits, progress));
+  } else {
     TRY_ASSIGN(Workspace workspace, make_workspace());
     auto rootfs = flatten(content, workspace, limits, progress);
     if (!rootfs.has_value()) {
@@ -268,6 +324,7 @@ Result<ImageInfo> Store::add_image(const ImageContent& content, Workspace worksp
                                    RootfsInfo rootfs) {
   TRY(begin_adding());
   TRY(check_content(content));
+  TRY(verify_layers(content, {}, {}));
   rootfs.chain = chain_id(content.layers);
   TRY_ASSIGN(Fd turn, lock_work(rootfs.chain));
   TRY_ASSIGN(const bool usable, has_usable_rootfs(rootfs.chain));

@@ -172,6 +172,57 @@ TEST_F(Images, OneWithoutAManifestReplacesNoWholeRecord) {
   EXPECT_EQ(store.add_image(pulled).value().record.manifest, first.manifest);
 }
 
+// An archive of two images: the first flattens its own layer, the second claims that another blob
+// is that layer too.
+TEST_F(Images, ABlobCannotClaimAnothersDiffIdWhereTheChainIsThere) {
+  Store store = open();
+  const LayerRef evil = layer(store, "file", "evil\n");
+  const LayerRef known = layer(store, "file", "known\n");
+  ASSERT_TRUE(store.add_image(content({evil}, "a")).has_value());
+  LayerRef lie = known;
+  lie.diff_id = evil.diff_id;
+  const ImageContent claim = content({lie}, "b");
+  for (int round = 0; round < 2; ++round) {
+    const auto added = store.add_image(claim);
+    ASSERT_FALSE(added.has_value());
+    EXPECT_EQ(added.error().code(), Code::kDataLoss) << added.error().message();
+    EXPECT_THAT(added.error().message(), HasSubstr(known.blob.digest));
+    EXPECT_FALSE(store.add_record(claim).has_value());
+  }
+  // The other way in: a root file system that somebody made of something.
+  Workspace workspace = store.make_workspace().value();
+  EXPECT_FALSE(store.add_image(claim, std::move(workspace), {}).has_value());
+  EXPECT_EQ(store.find_layer(known.blob.digest).value(), std::nullopt);
+  EXPECT_EQ(names("ids").size(), 1u);
+}
+
+TEST_F(Images, ARecordIsNotReplacedByOneOfOtherBytes) {
+  Store store = open();
+  const LayerRef good = layer(store, "file", "good\n");
+  const ImageRecord first = store.add_image(content({good})).value().record;
+  ImageContent garbage = content({good});
+  garbage.manifest = R"({"a":"manifest"})";
+  garbage.layers[0].blob.digest = store.put_blob("garbage").value();
+  garbage.layers[0].blob.size = 7;
+  EXPECT_FALSE(store.add_image(garbage).has_value());
+  EXPECT_FALSE(store.add_record(garbage).has_value());
+  EXPECT_EQ(store.info(first.id).value().record.layers, first.layers);
+}
+
+TEST_F(Images, AVerifiedBlobOfAKnownChainIsTaken) {
+  Store store = open();
+  const LayerRef base = layer(store, "file");
+  // The limits hold for a layer that is only read, too.
+  UnpackLimits limits;
+  limits.entries = 0;
+  ASSERT_TRUE(store.add_image(content({base}, "a")).has_value());
+  Store other = open();
+  EXPECT_TRUE(other.add_image(content({base}, "b"), limits).has_value());  // read once before
+  const LayerRef upper = layer(other, "upper");
+  EXPECT_TRUE(other.add_record(content({base, upper})).has_value());
+  EXPECT_EQ(other.find_layer(upper.blob.digest).value(), upper);
+}
+
 TEST_F(Images, LayersLieOnEachOther) {
   Store store = open();
   const LayerRef lower = layer_of(store, Tar()

@@ -26,7 +26,8 @@ constexpr std::size_t kMaxFile = 1 << 20;
 constexpr std::size_t kMaxAnswer = 64 << 10;
 constexpr std::chrono::seconds kHelperTime{10};
 
-// "https://registry.example.com/v1/" counts as its host.
+// "https://registry.example.com/v1/" counts as its host, and so does "registry.example.com/path",
+// as with Docker, which compares host names alone: a login is for a whole registry.
 std::string host_of(std::string_view key) {
   if (const auto scheme = key.find("://"); scheme != std::string_view::npos) {
     key.remove_prefix(scheme + 3);

@@ -69,13 +69,15 @@ class StreamInput final : public ArchiveInput {
 
 struct Job {
   bool remove = false;
-  std::string name;  // to remove
+  bool check = false;  // read layers, make nothing
+  std::string name;    // to remove
   RootfsForm form = RootfsForm::kDirectory;
   IdLayout layout = IdLayout::kSingle;
   UnpackLimits limits;
   WorkerLimits worker{.file_size = 1ull << 20, .seconds = 900};
 
-  bool writes_image() const { return !remove && form == RootfsForm::kErofs; }
+  // Needs no directory.
+  bool writes_no_names() const { return !remove && (check || form == RootfsForm::kErofs); }
 };
 
 Result<std::uint64_t> number(std::string_view text) {
@@ -101,7 +103,8 @@ Result<Job> parse(int count, char** arguments) {
   const std::string_view form = arguments[2];
   if (form == "erofs") job.form = RootfsForm::kErofs;
   auto layout = parse_id_layout(arguments[3]);
-  if ((form != "erofs" && form != "directory") || !layout) {
+  job.check = form == "check";
+  if ((form != "erofs" && !job.check && form != "directory") || !layout) {
     return fail(Error::internal("unknown form or layout of ids"));
   }
   job.layout = *layout;
@@ -111,7 +114,8 @@ Result<Job> parse(int count, char** arguments) {
   TRY_ASSIGN(const std::uint64_t seconds, number(arguments[7]));
   // The other side ends us when one layer takes longer than that; a session has many.
   job.worker.seconds = kManyLayers * seconds;
-  job.worker.file_size = job.limits.bytes;
+  job.worker.file_size = job.check ? 0 : job.limits.bytes;
+  if (job.check) job.worker.task = WorkerTask::kWriteImage;  // the narrowest of them
   if (job.form == RootfsForm::kErofs) {
     job.worker.task = WorkerTask::kWriteImage;
     // One file has all the others, each in blocks of its own, and the metadata of several turns.
@@ -154,7 +158,27 @@ Status obey(const Job& job, LayerTree& tree, RootfsWriter& writer) {
   }
 }
 
+Status check_layers(const Job& job) {
+  StreamInput input;
+  UnpackReport before;
+  for (std::string order(kMaxWorkerMessage, '\0');;) {
+    const ssize_t got = TEMP_FAILURE_RETRY(recv(kWorkerReportFd, order.data(), order.size(), 0));
+    if (got <= 0) return {};  // nobody wants more
+    const std::string_view text(order.data(), static_cast<std::size_t>(got));
+    if (text.front() != kWorkerApply) return fail(Error::internal("an unknown order"));
+    TRY_ASSIGN(const std::uint64_t size, number(text.substr(1)));
+    input.begin(size);
+    CountingSink nothing;
+    TRY_ASSIGN(LayerCounts found, read_layer(input, nothing, job.limits, before));
+    TRY(input.skip_rest());
+    before.entries += found.counts.entries;
+    before.bytes += found.counts.bytes;
+    say(kWorkerDone, found.encode());
+  }
+}
+
 Status make_rootfs(const Job& job) {
+  if (job.check) return check_layers(job);
   LayerTree tree(job.limits.entries);
   if (job.form == RootfsForm::kErofs) {
     ErofsWriter writer(tree, kWorkerImageFd, kWorkerMetadataFd);
@@ -202,13 +226,13 @@ int wait_for(pid_t child) {
 Status prepare(const Job& job) {
   TRY(die_with_parent());
   const Fd root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  TRY(enter_namespaces(job.writes_image() ? root.get() : kWorkerDirectoryFd));
+  TRY(enter_namespaces(job.writes_no_names() ? root.get() : kWorkerDirectoryFd));
   say(kWorkerReady, "");
   char go = 0;
   if (recv(kWorkerReportFd, &go, 1, 0) != 1 || go != kWorkerGo) {
     return fail(Error::internal("the image worker was not told to go on"));
   }
-  TRY(job.writes_image() ? take_empty_root(0, 0) : take_root());
+  TRY(job.writes_no_names() ? take_empty_root(0, 0) : take_root());
   TRY(die_with_parent());
   close(kWorkerDirectoryFd);
   return {};
