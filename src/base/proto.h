@@ -116,7 +116,7 @@ enum class Tag : std::uint16_t {
   kTimeLimitMs = 27,
   kCpuLimitMs = 28,  // u64
   kStdin = 29,       // u8: 1 when the client will send input; 0: /dev/null
-  kNoSetid = 31,     // u8: refuse set-id modes (a writable grant of a rootful run)
+  kNoSetid = 31,     // u8: refuse set-id modes (where a grant is writable); of a file's OPEN too
   kDefaultEnv = 30,  // repeated: an image's variables, weaker than kEnv
   // exec: CONTROL
   kSignal = 40,  // u32

@@ -131,6 +131,7 @@ constexpr Block kPrivateFour[] = {
     {{10}, 8},
     {{100, 64}, 10},
     {{127}, 8},
+    {{168, 63, 129, 16}, 32},  // a cloud's wire server: every machine's own, whatever its network
     {{169, 254}, 16},
     {{172, 16}, 12},
     {{192, 0, 0}, 24},

@@ -3,8 +3,9 @@
 //
 // HOST is a name, `*.NAME` (every name below NAME, not NAME itself), or an address (IPv6 in
 // brackets); without a port 80 and 443 are meant. Names are compared without regard to case and a
-// trailing dot. Whatever a name resolves to on the host, addresses of the host itself and of its
-// private networks are refused, unless the entry names the address itself, or `localhost`. Pure.
+// trailing dot. Whatever a name resolves to on the host, addresses that the host itself has
+// (own_address.h) and those that are not the Internet's are refused, unless the entry names the
+// address itself, or `localhost`. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class AllowList {
 
   enum class Answer : std::uint8_t {
     kNo,
-    kPublic,      // but to no address of the host or of its networks
+    kPublic,      // but to no address that the host has, and to the Internet's alone
     kAnyAddress,  // the entry names the address, or localhost
   };
   Answer allows(const HostPort& target) const;
@@ -53,7 +54,8 @@ class AllowList {
 
 // Whether an address (4 or 16 bytes, network order) is one of the Internet's: not unspecified,
 // loopback, private, shared (RFC 6598), link-local, multicast, reserved, for documentation or
-// benchmarks, nor an IPv6 form of such an IPv4 address.
+// benchmarks, a cloud's wire server, nor an IPv6 form of such an IPv4 address. Global addresses of
+// the host and of its neighbours are.
 bool is_public_address(std::span<const std::uint8_t> address);
 
 }  // namespace caisson::egress

@@ -11,15 +11,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/kernel_abi.h"
+#include "base/sys.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CAISSON_EGRESS_SANITIZED 1
+#endif
+#endif
 
 namespace caisson::egress {
 namespace {
 
-constexpr uid_t kNobody = 65534;
 constexpr rlim_t kDescriptors = 256;
 
 // What the resolver reads. Links are followed, as the C library's own resolver does.
@@ -68,7 +76,6 @@ constexpr int kAllowed[] = {
     SYS_getrandom,
     SYS_getpid,
     SYS_gettid,
-    SYS_tgkill,
     SYS_rt_sigaction,
     SYS_rt_sigprocmask,
     SYS_rt_sigreturn,
@@ -89,6 +96,13 @@ Status filter_system_calls() {
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 1, 0));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  // Signals are its own alone: abort(3) needs one.
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 4));
+  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])));
+  program.push_back(
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(::getpid()), 0, 1));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
   for (const int number : kAllowed) {
     program.push_back(
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
@@ -141,11 +155,28 @@ Status close_others(int first_fd, int second_fd) {
   return {};
 }
 
+// A sanitizer's shadow is more than any limit.
+Status limit_memory() {
+#ifndef CAISSON_EGRESS_SANITIZED
+  // size resident shared text lib data dt, in pages
+  TRY_ASSIGN(const std::string text, sys::read_file(AT_FDCWD, "/proc/self/statm", 256));
+  unsigned long long data_pages = 0;
+  if (std::sscanf(text.c_str(), "%*u %*u %*u %*u %*u %llu", &data_pages) != 1)
+    return fail(Error::internal("/proc/self/statm has no sixth field"));
+  rlimit data{};
+  if (::getrlimit(RLIMIT_DATA, &data) != 0) return fail_errno("getrlimit");
+  const rlim_t most = data_pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kMostMemory;
+  data.rlim_cur = data.rlim_max = std::min(data.rlim_max, most);
+  if (::setrlimit(RLIMIT_DATA, &data) != 0) return fail_errno("setrlimit");
+#endif
+  return {};
+}
+
 Status drop_rights() {
   if (::geteuid() == 0) {
     if (::setgroups(0, nullptr) != 0) return fail_errno("setgroups");
-    if (::setresgid(kNobody, kNobody, kNobody) != 0) return fail_errno("setresgid");
-    if (::setresuid(kNobody, kNobody, kNobody) != 0) return fail_errno("setresuid");
+    if (::setresgid(kEgressId, kEgressId, kEgressId) != 0) return fail_errno("setresgid");
+    if (::setresuid(kEgressId, kEgressId, kEgressId) != 0) return fail_errno("setresuid");
   }
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -172,6 +203,7 @@ Status confine(int parent, int first_fd, int second_fd) {
   const rlimit core{0, 0};
   if (::setrlimit(RLIMIT_NOFILE, &files) != 0 || ::setrlimit(RLIMIT_CORE, &core) != 0)
     return fail_errno("setrlimit");
+  TRY(limit_memory());
   TRY(drop_rights());
   // After the ids, whose change clears it.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");

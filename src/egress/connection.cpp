@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "egress/socket_address.h"
 
 namespace caisson::egress {
 namespace {
 
-constexpr std::size_t kBuffer = 64 * 1024;
 // For a client to read an answer before its connection is closed.
 constexpr std::chrono::milliseconds kLinger = std::chrono::seconds(2);
 // One address that does not answer must not use up the time of the others.
@@ -34,40 +34,12 @@ void set_no_delay(int fd) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-};
-
-SocketAddress socket_address(const Address& address, std::uint16_t port) {
-  SocketAddress made;
-  if (address.size() == sizeof(in_addr)) {
-    auto& four = reinterpret_cast<sockaddr_in&>(made.storage);
-    four.sin_family = AF_INET;
-    four.sin_port = htons(port);
-    std::memcpy(&four.sin_addr, address.data(), address.size());
-    made.size = sizeof four;
-  } else {
-    auto& six = reinterpret_cast<sockaddr_in6&>(made.storage);
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(port);
-    std::memcpy(&six.sin6_addr, address.data(), std::min(address.size(), sizeof six.sin6_addr));
-    made.size = sizeof six;
-  }
-  return made;
-}
-
 }  // namespace
 
-bool Connection::Buffer::has_room() const {
-  return bytes.size() - sent < kBuffer;
-}
-
-void Connection::Buffer::add(std::string_view more) {
-  if (sent == bytes.size()) {
-    bytes.clear();
-    sent = 0;
-  }
+void RelayBuffer::add(std::string_view more) {
+  // A receiver that is always a little behind never empties it.
+  bytes.erase(0, sent);
+  sent = 0;
   bytes.append(more);
 }
 
@@ -84,7 +56,7 @@ std::optional<Answer> Connection::take_malformed() {
 pollfd Connection::client_entry() const {
   short events = 0;
   const bool reads = phase_ == Phase::kHead || phase_ == Phase::kLinger ||
-                     (phase_ == Phase::kRelay && !client_ended_ && to_server_.has_room());
+                     (phase_ == Phase::kRelay && !client_ended_ && to_server_.room() != 0);
   if (reads) events |= POLLIN;
   if (!to_client_.empty()) events |= POLLOUT;
   return {client_.get(), events, 0};
@@ -94,7 +66,7 @@ pollfd Connection::server_entry() const {
   short events = 0;
   if (phase_ == Phase::kConnect) events |= POLLOUT;
   if (phase_ == Phase::kRelay) {
-    if (!server_ended_ && to_client_.has_room()) events |= POLLIN;
+    if (!server_ended_ && to_client_.room() != 0) events |= POLLIN;
     if (!to_server_.empty()) events |= POLLOUT;
   }
   // A server that has ended would be told of again and again.
@@ -177,9 +149,7 @@ void Connection::try_next() {
     const SocketAddress to = socket_address(address, target().port);
     server_ = Fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!server_.valid()) continue;
-    if (::connect(server_.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.size) != 0 &&
-        errno != EINPROGRESS)
-      continue;
+    if (::connect(server_.get(), to.get(), to.size) != 0 && errno != EINPROGRESS) continue;
     deadline_ = next_address_ == addresses_.size()
                     ? connect_by_
                     : std::min(connect_by_, now + limits_.connect / kConnectShares);
@@ -217,7 +187,7 @@ void Connection::take_body(std::string_view bytes) {
   if (framer_->whole()) client_ended_ = true;
 }
 
-Connection::Moved Connection::send_from(Buffer& buffer, int fd, std::uint64_t& count) {
+Connection::Moved Connection::send_from(RelayBuffer& buffer, int fd, std::uint64_t& count) {
   if (buffer.empty()) return Moved::kNone;
   const ssize_t sent = ::send(fd, buffer.bytes.data() + buffer.sent,
                               buffer.bytes.size() - buffer.sent, MSG_NOSIGNAL);
@@ -228,8 +198,8 @@ Connection::Moved Connection::send_from(Buffer& buffer, int fd, std::uint64_t& c
 }
 
 Connection::Moved Connection::read_client() {
-  std::array<char, kBuffer> room;
-  const ssize_t got = ::recv(client_.get(), room.data(), room.size(), 0);
+  std::array<char, RelayBuffer::kMost> room;
+  const ssize_t got = ::recv(client_.get(), room.data(), to_server_.room(), 0);
   if (got < 0) return would_wait(errno) ? Moved::kNone : Moved::kBroken;
   if (got == 0) return Moved::kEnd;
   take_body({room.data(), static_cast<std::size_t>(got)});
@@ -237,7 +207,7 @@ Connection::Moved Connection::read_client() {
 }
 
 void Connection::relay(short client_events, short server_events, Report& report) {
-  if (readable(client_events) && !client_ended_ && to_server_.has_room()) {
+  if (readable(client_events) && !client_ended_ && to_server_.room() != 0) {
     const Moved moved = read_client();
     if (moved == Moved::kBroken || need_ == Need::kEnd) return end();
     // A body that breaks off must not look whole to the server.
@@ -245,9 +215,9 @@ void Connection::relay(short client_events, short server_events, Report& report)
     if (moved == Moved::kEnd) client_ended_ = true;
     if (moved == Moved::kSome) touch();
   }
-  if (readable(server_events) && !server_ended_ && to_client_.has_room()) {
-    std::array<char, kBuffer> room;
-    const ssize_t got = ::recv(server_.get(), room.data(), room.size(), 0);
+  if (readable(server_events) && !server_ended_ && to_client_.room() != 0) {
+    std::array<char, RelayBuffer::kMost> room;
+    const ssize_t got = ::recv(server_.get(), room.data(), to_client_.room(), 0);
     if (got < 0 && !would_wait(errno)) {
       // What it said before still reaches the client, where nothing else is to be told.
       server_ended_ = true;
@@ -308,7 +278,7 @@ void Connection::answer(short client_events) {
 
 // Closed with unread bytes, a connection would be reset and the answer lost.
 void Connection::linger() {
-  std::array<char, kBuffer> room;
+  std::array<char, RelayBuffer::kMost> room;
   const ssize_t got = ::recv(client_.get(), room.data(), room.size(), 0);
   if (got > 0 || (got < 0 && would_wait(errno))) return;
   end();

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,17 @@
 namespace caisson::egress {
 
 using Clock = std::chrono::steady_clock;
+
+// What one side has sent and the other has not taken yet.
+struct RelayBuffer {
+  static constexpr std::size_t kMost = 64 * 1024;
+  std::string bytes;
+  std::size_t sent = 0;  // of the front of `bytes`; dropped before more is added
+  bool empty() const { return sent == bytes.size(); }
+  // How much may be read for it now.
+  std::size_t room() const { return kMost - std::min(kMost, bytes.size() - sent); }
+  void add(std::string_view more);
+};
 
 class Connection {
  public:
@@ -55,13 +67,6 @@ class Connection {
 
  private:
   enum class Phase : std::uint8_t { kHead, kDecide, kConnect, kRelay, kAnswer, kLinger };
-  struct Buffer {
-    std::string bytes;
-    std::size_t sent = 0;
-    bool empty() const { return sent == bytes.size(); }
-    bool has_room() const;
-    void add(std::string_view more);
-  };
   enum class Moved : std::uint8_t { kSome, kNone, kEnd, kBroken };
 
   void end() { need_ = Need::kEnd; }
@@ -72,7 +77,7 @@ class Connection {
   void relay(short client_events, short server_events, Report& report);
   void answer(short client_events);
   void linger();
-  static Moved send_from(Buffer& buffer, int fd, std::uint64_t& count);
+  static Moved send_from(RelayBuffer& buffer, int fd, std::uint64_t& count);
   Moved read_client();
   void touch() { deadline_ = Clock::now() + limits_.idle; }
 
@@ -87,7 +92,7 @@ class Connection {
   std::optional<Answer> malformed_;
   std::vector<Address> addresses_;
   std::size_t next_address_ = 0;
-  Buffer to_server_, to_client_;
+  RelayBuffer to_server_, to_client_;
   bool client_ended_ = false;  // nothing more comes from there, or nothing more is wanted
   bool server_ended_ = false;
   bool told_server_ = false, told_client_ = false;  // that nothing more will come

@@ -8,9 +8,10 @@
 // are resolved here, once, and the connection goes to an address that was checked.
 //
 // The proxy is a forked process of its own with no right to gain rights, no capabilities and no
-// file but what resolving names needs. It ends with stop(), with the object, or with the process
-// that started it. Since it is forked and runs our own code, start() is for processes with one
-// thread. A sandbox's bytes are hostile; the parser is request_head.h.
+// file but what resolving names needs, and as root an id of its own (confine.h). It ends with
+// stop(), with the object, or with the process that started it. Since it is forked and runs our own
+// code, start() is for processes with one thread. A sandbox's bytes are hostile; the parser is
+// request_head.h.
 #pragma once
 
 #include <sys/types.h>

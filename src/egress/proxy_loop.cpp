@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "egress/connection.h"
+#include "egress/own_address.h"
 #include "egress/report.h"
 
 namespace caisson::egress {
@@ -164,18 +165,19 @@ void Loop::take_addresses(std::uint64_t id, Result<std::vector<Address>> found) 
   if (at == connections_.end()) return;
   Connection& connection = at->second;
   if (!found) return connection.refuse({502, found.error().message()});
-  const auto hidden = std::find_if(found->begin(), found->end(), [](const Address& address) {
-    return !is_public_address(address);
-  });
+  const auto is_closed = [](const Address& address) {
+    return !is_public_address(address) || is_own_address(address);
+  };
+  const auto hidden = std::find_if(found->begin(), found->end(), is_closed);
   const std::string example = hidden == found->end() ? "" : text_of(*hidden);
-  std::erase_if(*found, [](const Address& address) { return !is_public_address(address); });
+  std::erase_if(*found, is_closed);
   if (found->empty() && example.empty())
     return connection.refuse({502, connection.target().host + " has no address"});
   if (found->empty())
     return deny(connection, "leads to " + example +
-                                ", an address of this host or of its own networks; allowed are "
-                                "addresses of the Internet, and others where they are named "
-                                "themselves");
+                                ", an address of this host or none of the Internet's; allowed are "
+                                "the Internet's but for this host's, and others where they are "
+                                "named themselves");
   ++report_.connections;
   connection.connect(std::move(*found));
 }

@@ -7,13 +7,20 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "base/sys.h"
+#include "egress/confine.h"
+#include "egress/connection.h"
+#include "image/fetch/confine.h"
+#include "image/ids.h"
+#include "wall/namespace/ids.h"
 
 namespace caisson::egress {
 namespace {
@@ -284,26 +291,94 @@ TEST_F(Proxy, StaysUpWhereConnectionsBreak) {
   EXPECT_EQ(proxy_->stop().connections, 21u);
 }
 
-// The fields of /proc/PID/status that say what a process may do, of our only child.
-std::string status_of_child() {
+// A file of /proc/PID of our only child.
+std::string file_of_child(const std::string& name) {
   const auto children =
       sys::read_file(AT_FDCWD, "/proc/self/task/" + std::to_string(::getpid()) + "/children", 4096);
   const std::string pid = children->substr(0, children->find(' '));
-  return sys::read_file(AT_FDCWD, "/proc/" + pid + "/status", 65536).value();
+  return sys::read_file(AT_FDCWD, "/proc/" + pid + "/" + name, 65536).value();
+}
+
+TEST(RelayBuffer, DropsWhatWasSentThoughItIsNeverEmpty) {
+  RelayBuffer buffer;
+  const std::string chunk(RelayBuffer::kMost / 2, 'x');
+  buffer.add("y");
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_GE(buffer.room(), chunk.size() - 1);
+    buffer.add(chunk);
+    buffer.sent += chunk.size();
+    ASSERT_FALSE(buffer.empty());
+    ASSERT_LE(buffer.bytes.size(), RelayBuffer::kMost);
+  }
+  EXPECT_LE(buffer.bytes.capacity(), 2 * RelayBuffer::kMost);
+  buffer.sent = 0;
+  buffer.add(std::string(2 * RelayBuffer::kMost, 'z'));
+  EXPECT_EQ(buffer.room(), 0u);
 }
 
 TEST_F(Proxy, HasNoRightsOfItsOwn) {
   start({});
-  const std::string status = status_of_child();
+  const std::string status = file_of_child("status");
+#if !defined(__has_feature) || !__has_feature(address_sanitizer)
+  EXPECT_THAT(file_of_child("limits"), Not(HasSubstr("Max data size             unlimited")));
+#endif
   EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
   EXPECT_THAT(status, HasSubstr("Seccomp:\t2\n"));
   EXPECT_THAT(status, HasSubstr("CapPrm:\t0000000000000000\n"));
   EXPECT_THAT(status, HasSubstr("CapEff:\t0000000000000000\n"));
   if (::geteuid() == 0) {
-    EXPECT_THAT(status, HasSubstr("Uid:\t65534\t65534\t65534\t65534\n"));
+    const std::string own = std::to_string(kEgressId);
+    EXPECT_THAT(status, HasSubstr("Gid:\t" + own + "\t" + own + "\t" + own + "\t" + own + "\n"));
+    EXPECT_THAT(status, HasSubstr("Uid:\t" + own + "\t" + own + "\t" + own + "\t" + own + "\n"));
     EXPECT_THAT(status, HasSubstr("Groups:\t \n"));
   }
 }
+
+TEST(EgressId, IsNobodyElses) {
+  EXPECT_GE(kEgressId, wall::kSupervisorBase + wall::kSlotCount);
+  EXPECT_LT(kEgressId, image::kImageIdBase);
+  EXPECT_NE(kEgressId, image::kFetchId);
+}
+
+// Runs `call` in a process of its own that is confined; what it returns.
+int confined(int (*call)(int parent)) {
+  const int parent = ::getpid();
+  const pid_t child = ::fork();
+  EXPECT_GE(child, 0);
+  if (child == 0) {
+    const int first = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int second = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (!confine(parent, first, second)) ::_exit(120);
+    ::_exit(call(parent));
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST(Confined, SignalsNobodyButItself) {
+  // Signal 0 does nothing; its permission is looked at as any other's.
+  EXPECT_EQ(confined([](int parent) {
+              return ::syscall(SYS_tgkill, parent, parent, 0) == 0 ? 0 : errno;
+            }),
+            EPERM);
+  EXPECT_EQ(confined([](int) {
+              return ::syscall(SYS_tgkill, ::getpid(), ::getpid(), 0) == 0 ? 0 : errno;
+            }),
+            0);
+  EXPECT_EQ(confined([](int) -> int { ::abort(); }), -SIGABRT);
+}
+
+#if !defined(__has_feature) || !__has_feature(address_sanitizer)
+TEST(Confined, HasOnlySoMuchMemory) {
+  static const auto maps = [](std::size_t bytes) {
+    return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+           MAP_FAILED;
+  };
+  EXPECT_EQ(confined([](int) { return maps(kMostMemory / 2) ? 0 : errno; }), 0);
+  EXPECT_EQ(confined([](int) { return maps(2 * kMostMemory) ? 0 : errno; }), ENOMEM);
+}
+#endif
 
 TEST_F(Proxy, EndsWithItsOwner) {
   start({});

@@ -67,8 +67,11 @@ Result<Resolver> Resolver::create() {
   ares_options options{};
   options.timeout = kTimeoutMs;
   options.tries = kTries;
-  const int status =
-      ::ares_init_options(&state->channel, &options, ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES);
+  // The list allows a name, not the same name below a domain of the host's search list.
+  options.domains = nullptr;
+  options.ndomains = 0;
+  const int status = ::ares_init_options(&state->channel, &options,
+                                         ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_DOMAINS);
   if (status != ARES_SUCCESS)
     return fail(
         Error::internal(std::string("the resolver cannot begin: ") + ::ares_strerror(status)));

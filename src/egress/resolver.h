@@ -1,7 +1,7 @@
 // Names to addresses, without waiting: the one file that knows c-ares.
 //
-// Asks the host's own resolver configuration (/etc/resolv.conf, /etc/hosts). The owner polls the
-// descriptors and calls progress(). One thread.
+// Asks the host's own resolver configuration (/etc/resolv.conf, /etc/hosts), but for its search
+// list: every name is whole. The owner polls the descriptors and calls progress(). One thread.
 #pragma once
 
 #include <poll.h>

@@ -85,6 +85,18 @@ TEST_F(Files, SudosRightsAreRootsAlone) {
   };
   EXPECT_EQ(run(mode()).end().number(Tag::kErrorErrno).value(), kRefused);
   EXPECT_EQ(run(mode().put_u8(Tag::kPrivileges, 1)).error_text(), "");
+  // But not where the supervisor says that a grant is writable.
+  EXPECT_EQ(run(mode().put_u8(Tag::kPrivileges, 1).put_u8(Tag::kNoSetid, 1))
+                .end()
+                .number(Tag::kErrorErrno)
+                .value(),
+            kRefused);
+  EXPECT_EQ(run(operation(FileOperation::kChmod, root_ + "/f")
+                    .put_u32(Tag::kMode, 0755)
+                    .put_u8(Tag::kPrivileges, 1)
+                    .put_u8(Tag::kNoSetid, 1))
+                .error_text(),
+            "");
 }
 
 TEST_F(Files, WriteTruncatesAppendsOrRefuses) {

@@ -37,7 +37,7 @@ Status become_user(const proto::FieldReader& fields, const Inside& inside) {
   const bool sudo = fields.number_or_none(Tag::kPrivileges) == 1;
   options.privileges = sudo ? Privileges::kSudo : Privileges::kNone;
   options.keep_capabilities = sudo;
-  options.no_setid = !sudo;
+  options.no_setid = !sudo || fields.has(Tag::kNoSetid);
   options.disabled_mechanisms = inside.disabled_mechanisms;
   TRY(confine(options));
   return {};

@@ -13,6 +13,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "base/sys.h"
 #include "image/layer_record.h"
@@ -96,6 +97,14 @@ TEST(TarWriter, WritesWhatOthersRead) {
   EXPECT_EQ(read[4].type, static_cast<unsigned>(AE_IFIFO));
   EXPECT_EQ(read[5].path, std::string(100, 'x'));
   EXPECT_EQ(read[5].seconds, 1ll << 40);
+}
+
+TEST(TarWriter, TheFirstSecondOfAllIsToldAsItIs) {
+  constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min();
+  EXPECT_THAT(pax_header({.path = "f", .modified = {kFirst, 0}}),
+              HasSubstr("mtime=-9223372036854775808.000000000\n"));
+  EXPECT_THAT(pax_header({.path = "f", .modified = {kFirst, 250'000'000}}),
+              HasSubstr("mtime=-9223372036854775807.750000000\n"));
 }
 
 TEST(TarWriter, ALargeFilesSizeIsToldWhole) {

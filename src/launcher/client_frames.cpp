@@ -203,9 +203,20 @@ Status Supervisor::open_stream(std::uint64_t id, const proto::Frame& frame) {
       return {};
     }
   }
+  if (fields.has(Tag::kNoSetid)) {
+    refuse(id, stream, Error::invalid("a field that a client does not send"));
+    return {};
+  }
+  std::string payload = frame.payload;
+  // As for commands: sudo's rights are not to leave a set-id file where the host finds it.
+  if (kind == Kind::kFile && has_writable_grant(plan_))
+    payload += proto::Fields().put_u8(Tag::kNoSetid, 1).bytes();
+  if (payload.size() > proto::kMaxPayload) {
+    refuse(id, stream, Error::invalid("the request is longer than 64 KiB"));
+    return {};
+  }
   (void)add_stream(id, stream, kind);
-  guest_.send(Peer::Lane::kUrgent, last_stream_, FrameType::kOpen, frame.header.detail,
-              frame.payload);
+  guest_.send(Peer::Lane::kUrgent, last_stream_, FrameType::kOpen, frame.header.detail, payload);
   return {};
 }
 

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "launcher/supervisor_state.h"
 
 namespace caisson::launcher {
@@ -9,6 +11,11 @@ namespace caisson::launcher {
 using proto::FrameType;
 using proto::Kind;
 using proto::Tag;
+
+bool has_writable_grant(const wall::Plan& plan) {
+  return std::any_of(plan.grants.begin(), plan.grants.end(),
+                     [](const wall::PlanGrant& grant) { return grant.writable; });
+}
 
 Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
                                 const proto::FieldReader& fields) {
@@ -29,12 +36,10 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
     if (!descriptors.back().valid()) return fail_errno("fcntl");
   }
   proto::Fields ours = command_limits_;
-  bool writable = false;
-  for (const wall::PlanGrant& grant : plan_.grants) writable = writable || grant.writable;
   ours.put_u8(Tag::kSyscallProfile, plan_.syscall_profile)
       .put_u8(Tag::kWantListener, listener ? 1 : 0)
       .put_u8(Tag::kPrivileges, plan_.privileges);
-  if (writable) ours.put_u8(Tag::kNoSetid, 1);
+  if (has_writable_grant(plan_)) ours.put_u8(Tag::kNoSetid, 1);
   for (const std::string& setting : plan_.environment) ours.put(Tag::kDefaultEnv, setting);
   if (!plan_.workdir.empty() && !fields.has(Tag::kCwd)) ours.put(Tag::kCwd, plan_.workdir);
   const std::size_t births = slot->born_in_last() ? 1 : 0;

@@ -46,6 +46,9 @@ struct Stream {
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
 
+// Whether a file made inside can lie on the host.
+bool has_writable_grant(const wall::Plan& plan);
+
 class Supervisor {
  public:
   explicit Supervisor(SupervisorInput input);

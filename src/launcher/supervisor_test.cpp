@@ -649,5 +649,42 @@ TEST(Supervisor, SudosRightsOverFilesAreForSandboxesThatHaveSudo) {
   EXPECT_TRUE(ask(1));
 }
 
+// What the guest is told of a file operation.
+std::optional<proto::Frame> opened_file(bool writable) {
+  BoxState state;
+  wall::Plan plan;
+  plan.privileges = 1;
+  wall::PlanGrant grant;
+  grant.writable = writable;
+  plan.grants.push_back(grant);
+  Scene scene(plan, state);
+  scene.first->send(1, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kFile),
+                    proto::Fields().put_u8(Tag::kPrivileges, 1).bytes());
+  return scene.guest->next(FrameType::kOpen);
+}
+
+TEST(Supervisor, FileOperationsMakeNoSetIdFilesWhereAGrantIsWritable) {
+  for (const bool writable : {false, true}) {
+    const auto open = opened_file(writable);
+    ASSERT_TRUE(open.has_value());
+    const auto fields = proto::FieldReader::parse(open->payload);
+    ASSERT_TRUE(fields.has_value());
+    EXPECT_EQ(fields->has(Tag::kNoSetid), writable);
+    EXPECT_EQ(fields->number_or_none(Tag::kPrivileges), 1u);
+  }
+}
+
+TEST(Supervisor, AClientDoesNotSayWhichSetIdModesItsFilesMayHave) {
+  BoxState state;
+  Scene scene({}, state);
+  scene.first->send(1, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kFile),
+                    proto::Fields().put_u8(Tag::kNoSetid, 0).bytes());
+  const auto close = scene.first->next(FrameType::kClose);
+  ASSERT_TRUE(close.has_value());
+  const auto fields = proto::FieldReader::parse(close->payload);
+  EXPECT_EQ(fields->number_or_none(Tag::kErrorCode),
+            static_cast<std::uint64_t>(Code::kInvalidArgument));
+}
+
 }  // namespace
 }  // namespace caisson::launcher

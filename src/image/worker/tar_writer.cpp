@@ -53,12 +53,13 @@ std::string pax_record(std::string_view key, std::string_view value) {
 
 // Seconds with nine digits behind the point.
 std::string decimal(const timespec& time) {
-  std::int64_t seconds = time.tv_sec;
+  // Unsigned, since the least time_t has no positive counterpart.
+  auto seconds = static_cast<std::uint64_t>(time.tv_sec);
   std::int64_t nanoseconds = time.tv_nsec;
   std::string sign;
-  if (seconds < 0) {
+  if (time.tv_sec < 0) {
     sign = "-";
-    seconds = -seconds;
+    seconds = 0 - seconds;
     if (nanoseconds > 0) {
       --seconds;
       nanoseconds = 1'000'000'000 - nanoseconds;
