@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "image/archive_for_test.h"
+#include "image/erofs_check.h"
 #include "image/files.h"
 #include "image/rootfs_for_test.h"
 #include "image/worker/directory_writer.h"
@@ -91,6 +92,11 @@ class FlattenTest : public ::testing::TestWithParam<RootfsForm> {
     auto finished = writer_->finish();
     VERIFY(finished.has_value());
     finished_ = *finished;
+    if (GetParam() == RootfsForm::kErofs) {
+      auto checked = check_erofs(image_.get());
+      EXPECT_TRUE(checked.has_value()) << checked.error().message();
+      if (checked.has_value()) EXPECT_EQ(checked->entries, finished_.entries);
+    }
     Listing found = GetParam() == RootfsForm::kDirectory
                         ? list_tree(directory_ / "root")
                         : ErofsReader(read_whole(image_path())).list();

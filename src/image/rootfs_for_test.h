@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "image/worker/erofs_format.h"
+#include "image/erofs_format.h"
 
 namespace caisson::image::testing {
 

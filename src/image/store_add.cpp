@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
+#include "image/erofs_check.h"
 #include "image/files.h"
 #include "image/rootfs_worker.h"
 #include "image/sha256.h"
@@ -202,6 +203,9 @@ Status Store::place_rootfs(const Workspace& workspace, RootfsInfo rootfs) {
   if (rootfs.form == RootfsForm::kErofs) {
     const Fd file(openat(workspace.directory_fd(), kErofsName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!file.valid()) return fail_errno("open the root file system");
+    // Root's kernel will parse it. Its worker has ended, so it stays what is checked here.
+    TRY(expect_no_writer(file.get()));
+    TRY(check_erofs(file.get()));
     if (fsync(file.get()) != 0) return fail_errno("fsync the root file system");
     rootfs.disk_bytes = disk_bytes_of(workspace.directory_fd(), kErofsName);
   }

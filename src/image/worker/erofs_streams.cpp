@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "image/worker/erofs_format.h"
+#include "image/erofs_format.h"
 
 namespace caisson::image {
 namespace {

@@ -14,11 +14,8 @@ using erofs::blocks_up;
 using erofs::Inode;
 using erofs::kBlock;
 using erofs::kInodeSize;
+using erofs::kRootSlot;
 using erofs::Layout;
-
-// The first slot stays empty, so that no inode has number 0; then comes the root, whose number has
-// 16 bits in the superblock.
-constexpr std::uint32_t kRootSlot = 1;
 
 Inode inode_of(std::uint32_t type, const EntryAttributes& attributes) {
   Inode inode;

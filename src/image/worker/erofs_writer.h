@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "image/worker/erofs_format.h"
+#include "image/erofs_format.h"
 #include "image/worker/erofs_streams.h"
 #include "image/worker/rootfs_writer.h"
 

@@ -1,11 +1,15 @@
 #include "image/worker/flatten.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "image/reference.h"
 
 namespace caisson::image {
 namespace {
 
 constexpr int kMaxLinks = 40;  // as in the kernel
+constexpr std::size_t kMaxWay = 4095;  // PATH_MAX without its zero, as in the kernel
 constexpr EntryAttributes kUnmentioned = {.mode = 0755};
 
 std::unexpected<Error> refuse(const EntryName& name, std::string_view why) {
@@ -30,10 +34,11 @@ Result<std::optional<NodeId>> Flattener::directory(const EntryName& name, std::s
   NodeId at = kRootNode;
   if (missing == Missing::kMake && !tree_.of_this_layer(at)) tree_.touch(at, false);
   int links = 0;
-  for (std::string rest(path); !rest.empty();) {
-    const std::size_t slash = rest.find('/');
-    const std::string part = rest.substr(0, slash);
-    rest.erase(0, slash == std::string::npos ? rest.size() : slash + 1);
+  std::string rest(path);
+  for (std::size_t next = 0; next < rest.size();) {
+    const std::size_t slash = std::min(rest.find('/', next), rest.size());
+    const std::string part = rest.substr(next, slash - next);
+    next = slash + 1;
     if (part.empty() || part == ".") continue;
     if (part == "..") {  // of a link: names have none
       at = tree_.parent(at);
@@ -60,7 +65,12 @@ Result<std::optional<NodeId>> Flattener::directory(const EntryName& name, std::s
         }
         TRY_ASSIGN(std::string target, writer_.read_link(*found));
         if (target.starts_with('/')) at = kRootNode;
-        rest = target + "/" + rest;
+        if (next < rest.size()) target += "/" + rest.substr(next);
+        if (target.size() > kMaxWay) {
+          return refuse(name, "with the symbolic links on it the way to it has more than 4095 bytes");
+        }
+        rest = std::move(target);
+        next = 0;
         break;
       }
       default:

@@ -16,9 +16,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string_view>
-
-#include "image/worker/unpack.h"
 
 namespace caisson::image::erofs {
 
@@ -30,6 +29,9 @@ inline constexpr std::uint32_t kHasChecksum = 1, kHasTimes = 2;  // compatible f
 inline constexpr std::uint32_t kInodeSize = 64;
 inline constexpr std::uint32_t kNumbersAnInode = 2;
 inline constexpr std::uint32_t kEntrySize = 12;
+// The first slot stays empty, so that no inode has number 0; then comes the root, whose number has
+// 16 bits in the superblock.
+inline constexpr std::uint32_t kRootSlot = 1;
 // Contents up to this size follow the inode.
 inline constexpr std::uint32_t kInline = 1024;
 

@@ -1,4 +1,4 @@
-#include "image/worker/erofs_format.h"
+#include "image/erofs_format.h"
 
 #include <array>
 
