@@ -1,6 +1,7 @@
 #include "policy/settings.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -126,6 +127,11 @@ Status read_key(std::string_view key, const Node& node, Settings& settings) {
 }
 
 Result<Settings> load_file(const std::string& path, bool& found) {
+  // Behind a folder that this user may not enter lies somebody else's file: HOME outlives a change
+  // of user.
+  struct stat status{};
+  found = ::stat(path.c_str(), &status) == 0 || errno != EACCES;
+  if (!found) return Settings();
   auto text = sys::read_file(AT_FDCWD, path, kMaxFile);
   found = text.has_value() || text.error().code() != Code::kNotFound;
   if (!found) return Settings();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -112,6 +113,20 @@ TEST_F(LoadSettings, ImagesAreDirectoriesUnlessSaidOtherwise) {
   EXPECT_THAT(load_settings().error().message(), HasSubstr("CAISSON_IMAGE_FORM"));
   write("image_form: [erofs]\n");
   EXPECT_THAT(load_settings().error().message(), HasSubstr("directory or erofs"));
+}
+
+TEST_F(LoadSettings, SomebodyElsesFolderHasNoneOfOurs) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  write("odd: 1\n");  // an error for who can read it
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::setresuid(4321, 4321, 4321) != 0) ::_exit(1);
+    ::_exit(load_settings().has_value() ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(LoadSettings, ErrorsNameTheFile) {
