@@ -46,7 +46,7 @@ Status StageFiles::catch_up() {
                image::RootfsWorker::start(rootfs.form, workspace.directory_fd(),
                                           workspace.lock_fd(), rootfs.ids, limits_));
     session_ = std::make_unique<Session>(std::move(workspace), std::move(worker), std::move(rootfs),
-                                         std::vector<image::LayerRef>());
+                                         std::vector<image::LayerRef>(), image::ErofsCopy());
   } else if (session_->applied.size() == layers_.size()) {
     return {};
   }
@@ -82,7 +82,14 @@ Result<image::ImageRef> StageFiles::open() {
   ref.name = "build";
   ref.record.chain = chain();
   ref.rootfs = session_->rootfs;
-  TRY_ASSIGN(ref.root, image::open_root(session_->workspace.directory_fd()));
+  const int directory_fd = session_->workspace.directory_fd();
+  if (session_->rootfs.form == image::RootfsForm::kErofs) {
+    // The worker lives on and could write its file while the kernel reads it.
+    TRY_ASSIGN(Fd copy, session_->copy.update(directory_fd));
+    TRY_ASSIGN(ref.root, image::mount_root(std::move(copy)));
+  } else {
+    TRY_ASSIGN(ref.root, image::open_root(directory_fd));
+  }
   return ref;
 }
 

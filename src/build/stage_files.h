@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "image/erofs_copy.h"
 #include "image/rootfs_worker.h"
 #include "image/store.h"
 
@@ -46,6 +47,7 @@ class StageFiles {
     image::RootfsWorker worker;
     image::RootfsInfo rootfs;
     std::vector<image::LayerRef> applied;
+    image::ErofsCopy copy;  // what steps mount
   };
   Status catch_up();
   Status discard();

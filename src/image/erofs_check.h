@@ -32,8 +32,8 @@ Result<ErofsCounts> check_erofs(int image_fd);
 
 // That no process (this one too) has the regular file open or mapped for writing, or its
 // descriptor under way to one; `image_fd` is open for reading alone. Waits for a worker's end
-// for as long as `patience`. Error: internal where somebody still has; a file system without leases cannot tell and is
-// taken.
+// for as long as `patience`. Error: internal where somebody still has; a file system without leases
+// cannot tell and is taken.
 Status expect_no_writer(int image_fd,
                         std::chrono::milliseconds patience = std::chrono::seconds(10));
 

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "image/erofs_copy.h"
 #include "image/flatten_for_test.h"
 
 namespace caisson::image {
@@ -236,6 +237,47 @@ TEST_P(ErofsCheck, NoByteOfTheMetadataCrashesIt) {
     // What is taken is what a strict reader takes too (it ends the program otherwise).
     if (verdict_as_it_is() == "good") (void)testing::ErofsReader(bytes_).list();
   }
+}
+
+TEST_P(ErofsCheck, ACopyFollowsTheImageAndNothingElse) {
+  make();
+  const std::string path = directory_ / "root/rootfs.erofs";
+  auto place = [&] {
+    bytes_ = testing::read_whole(image_path());
+    std::ofstream(path, std::ios::binary | std::ios::in | std::ios::out | std::ios::ate).seekp(0)
+        << bytes_;
+  };
+  auto contents = [](const Fd& file) {
+    return testing::read_whole("/proc/self/fd/" + std::to_string(file.get()));
+  };
+  std::ofstream(path, std::ios::binary) << "";
+  ErofsCopy copy;
+  EXPECT_FALSE(copy.update(root_.get()).has_value());  // too short
+  place();
+  EXPECT_EQ(contents(copy.update(root_.get()).value()), bytes_);
+  const std::uint64_t first = std::uint64_t{erofs::get32(at("big") + 16)} * erofs::kBlock;
+
+  ASSERT_TRUE(apply(Tar().add({.name = "more", .data = std::string(9000, 'm')}).bytes()));
+  const testing::Listing expected = listing();
+  place();
+  // What was copied once is not looked at again.
+  std::fstream(path, std::ios::binary | std::ios::in | std::ios::out)
+          .seekp(static_cast<std::streamoff>(first))
+      << "spoilt";
+  const Fd again = copy.update(root_.get()).value();
+  EXPECT_EQ(testing::ErofsReader(contents(again)).list(), expected);
+  EXPECT_EQ(fcntl(again.get(), F_GETFL) & O_ACCMODE, O_RDONLY);
+
+  // A worker that has been taken over.
+  std::filesystem::resize_file(path, bytes_.size() - erofs::kBlock);
+  auto refused = copy.update(root_.get());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("became shorter"));
+  bytes_[erofs::kSuperOffset + 14] ^= 4;
+  std::ofstream(path, std::ios::binary) << bytes_;
+  refused = copy.update(root_.get());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("not as the unpacker writes it"));
 }
 
 TEST_P(ErofsCheck, SeesWhoCouldStillWrite) {

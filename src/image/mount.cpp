@@ -166,9 +166,13 @@ Result<ImageRoot> open_root(int chain_directory_fd) {
     if (file.error().error_number() != ENOENT) return fail(std::move(file).error());
     return open_directory(chain_directory_fd);
   }
+  return mount_root(std::move(*file));
+}
+
+Result<ImageRoot> mount_root(Fd file) {
   constexpr ErofsMethod kOrder[] = {ErofsMethod::kBuffered, ErofsMethod::kLoop};
-  TRY_ASSIGN(Tried tried, mount_first(file->get(), kOrder));
-  return ImageRoot{.fd = std::move(tried.mount), .mounted = true, .file = std::move(*file)};
+  TRY_ASSIGN(Tried tried, mount_first(file.get(), kOrder));
+  return ImageRoot{.fd = std::move(tried.mount), .mounted = true, .file = std::move(file)};
 }
 
 Result<SharedRoot> SharedRoot::open(int chain_directory_fd, int place_fd) {

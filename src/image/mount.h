@@ -53,6 +53,9 @@ Result<Fd> mount_erofs(int file_fd, ErofsMethod method);
 // Error: data_loss where neither name is there; precondition, saying what each way met, where this
 // host or user cannot mount an erofs file (the image must then be unpacked again).
 Result<ImageRoot> open_root(int chain_directory_fd);
+// The same for an erofs file that has no place in the store. It must have been checked
+// (erofs_check.h), and nobody else may be able to write it.
+Result<ImageRoot> mount_root(Fd file);
 
 // One mount of an image for many sandboxes. clone() gives each its own detached mount of the same
 // file system, which the wall can map to that sandbox's ids; pages are in memory once. It must be

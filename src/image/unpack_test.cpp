@@ -115,6 +115,23 @@ TEST_P(Unpack, SymbolicLinksThatGoRoundAreRefused) {
   }
 }
 
+TEST_P(Unpack, AWayIsAsLongAsTheKernelAllows) {
+  std::string target, name = "a";
+  for (int i = 0; i < 1500; ++i) target += "./";
+  for (int i = 0; i < 5; ++i) name += "/" + std::string(200, 'd');
+  auto way = [&](const std::string& last) {
+    return Tar()
+        .add_pax("linkpath", target)
+        .add({.name = "a", .type = '2', .link = "x"})
+        .add_pax("path", name + last)
+        .add({.name = "x"})
+        .bytes();
+  };
+  EXPECT_TRUE(unpack_bytes(way("/file")).has_value());
+  EXPECT_THAT(refusal(way("/" + std::string(200, 'd') + "/file")),
+              HasSubstr("more than 4095 bytes"));
+}
+
 TEST_P(Unpack, SymbolicLinksMakeNothingDeeperThanIsAllowed) {
   // Each name has 201 parts, but where it leads is deeper with each entry.
   Tar tar;

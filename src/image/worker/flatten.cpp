@@ -8,7 +8,7 @@
 namespace caisson::image {
 namespace {
 
-constexpr int kMaxLinks = 40;  // as in the kernel
+constexpr int kMaxLinks = 40;          // as in the kernel
 constexpr std::size_t kMaxWay = 4095;  // PATH_MAX without its zero, as in the kernel
 constexpr EntryAttributes kUnmentioned = {.mode = 0755};
 
@@ -67,7 +67,8 @@ Result<std::optional<NodeId>> Flattener::directory(const EntryName& name, std::s
         if (target.starts_with('/')) at = kRootNode;
         if (next < rest.size()) target += "/" + rest.substr(next);
         if (target.size() > kMaxWay) {
-          return refuse(name, "with the symbolic links on it the way to it has more than 4095 bytes");
+          return refuse(name,
+                        "with the symbolic links on it the way to it has more than 4095 bytes");
         }
         rest = std::move(target);
         next = 0;
