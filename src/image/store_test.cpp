@@ -327,6 +327,29 @@ TEST_F(Images, ARecordAloneIsNoImageToRun) {
   EXPECT_TRUE(store.resolve("sha256:" + info.record.id).has_value());
 }
 
+TEST_F(Images, AnErofsFileThatIsNotOursIsNotTaken) {
+  Store store = open();
+  const LayerRef base = layer(store, "file");
+  Workspace workspace = store.make_workspace().value();
+  {
+    RootfsWorker worker = RootfsWorker::start(RootfsForm::kErofs, workspace.directory_fd(),
+                                              workspace.lock_fd(), mapping_of_caller(), {})
+                              .value();
+    Fd blob = store.open_blob(base.blob.digest).value();
+    VERIFY(worker.apply(blob.get(), base).has_value() && worker.finish().has_value());
+  }
+  {
+    const Fd file(openat(workspace.directory_fd(), kErofsName, O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(pwrite(file.get(), "x", 1, 1024 + 80), 1);
+  }
+  auto taken = store.add_image(content({base}), std::move(workspace),
+                               {.form = RootfsForm::kErofs, .ids = mapping_of_caller()});
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_EQ(taken.error().code(), Code::kDataLoss);
+  EXPECT_THAT(taken.error().message(), HasSubstr("not as the unpacker writes it"));
+  EXPECT_FALSE(store.has_rootfs(chain_id({base})));
+}
+
 TEST_F(Images, ARootFileSystemThatIsMadeAlreadyIsTaken) {
   Store store = open();
   const LayerRef base = layer(store, "file");
