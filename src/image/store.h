@@ -216,8 +216,8 @@ class Store {
   bool has_rootfs(const std::string& chain);
   // Whether a sandbox uses the chain's root file system.
   bool in_use(const std::string& chain);
-  // The form of root file systems that are made here now, as the settings say (`image_form`). Error:
-  // precondition where that is erofs and such a file cannot be mounted here.
+  // The form of root file systems that are made here now, as the settings say (`image_form`).
+  // Error: precondition where that is erofs and such a file cannot be mounted here.
   Result<RootfsForm> preferred_form();
 
   // ---- build cache ----
