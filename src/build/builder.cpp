@@ -253,6 +253,10 @@ class Builder {
       if (!found.has_value()) return take_failure(std::move(found).error(), step);
       content = std::move(*found);
     }
+    // What a command could reach is part of what it made.
+    if (std::holds_alternative<RunAction>(applied.action))
+      for (const std::string& host : options_.net)
+        content += std::to_string(host.size()) + ":" + host;
     const std::string key = hash_of({kKeyVersion, image::host_architecture(), built.parent,
                                      built.pending, applied.key, content});
     if (options_.use_cache && !forced_) {

@@ -1,12 +1,14 @@
 #include "build/copy_content.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <utility>
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "image/reference.h"
+#include "image/sha256.h"
 
 namespace caisson::build {
 namespace {
@@ -29,6 +31,23 @@ Status find_trees(const std::vector<std::string>& patterns, const Source& source
 
 }  // namespace
 
+namespace {
+
+// SHA-256 of a regular file's bytes.
+Result<std::string> digest_of(int file_fd) {
+  image::Sha256 hash;
+  std::string buffer(128 * 1024, '\0');
+  for (off_t at = 0;;) {
+    const ssize_t count = TEMP_FAILURE_RETRY(::pread(file_fd, buffer.data(), buffer.size(), at));
+    if (count < 0) return fail_errno("read the archive");
+    if (count == 0) return hash.finish();
+    hash.update({buffer.data(), static_cast<std::size_t>(count)});
+    at += count;
+  }
+}
+
+}  // namespace
+
 Result<std::string> CopyContent::find(const CopyAction& action, StageFiles* stage,
                                       std::vector<CopyPart>& parts) {
   switch (action.from) {
@@ -40,10 +59,22 @@ Result<std::string> CopyContent::find(const CopyAction& action, StageFiles* stag
       TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
       return "image:" + info.record.chain;
     }
-    case CopyStep::From::kArchive:
-      return "archive:" + action.archive;
+    case CopyStep::From::kArchive: {
+      // The bytes count, not what whoever handed them in calls them.
+      TRY_ASSIGN(const int file, given_archive(action));
+      TRY_ASSIGN(std::string digest, digest_of(file));
+      parts.emplace_back().archive_digest = digest;
+      return "archive:" + digest;
+    }
   }
   return std::string();
+}
+
+Result<int> CopyContent::given_archive(const CopyAction& action) const {
+  const auto given = options_.archives.find(action.archive);
+  if (given != options_.archives.end()) return given->second;
+  return fail(
+      Error::not_found("the files '" + printable(action.archive, 80) + "' were not handed in"));
 }
 
 Result<image::ImageInfo> CopyContent::find_image(const std::string& name) {
@@ -62,24 +93,22 @@ Status CopyContent::open(const CopyAction& action, StageFiles* stage,
     }
     return {};
   }
+  if (action.from == CopyStep::From::kArchive) {
+    TRY_ASSIGN(const int file, given_archive(action));
+    CopyPart& part = parts.front();
+    TRY(unpack(file, part));
+    return find_trees(action.sources, *part.source, part.trees);
+  }
   CopyPart& part = parts.emplace_back();
   if (action.from == CopyStep::From::kStage) {
     TRY_ASSIGN(part.root, stage->open());
     return find_in_root(action, part, "the stage");
   }
-  if (action.from == CopyStep::From::kImage) {
-    TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
-    part.files = std::make_unique<StageFiles>(store_, options_.unpack);
-    TRY(part.files->set(info.record.layers, info.record.id));
-    TRY_ASSIGN(part.root, part.files->open());
-    return find_in_root(action, part, "the image " + action.image);
-  }
-  const auto given = options_.archives.find(action.archive);
-  if (given == options_.archives.end())
-    return fail(
-        Error::not_found("the files '" + printable(action.archive, 80) + "' were not handed in"));
-  TRY(unpack(given->second, part));
-  return find_trees(action.sources, *part.source, part.trees);
+  TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
+  part.files = std::make_unique<StageFiles>(store_, options_.unpack);
+  TRY(part.files->set(info.record.layers, info.record.id));
+  TRY_ASSIGN(part.root, part.files->open());
+  return find_in_root(action, part, "the image " + action.image);
 }
 
 Status CopyContent::find_in_root(const CopyAction& action, CopyPart& part, std::string what) {
@@ -109,6 +138,8 @@ Result<std::string> CopyContent::find_in_context(const CopyAction& action,
       TRY_ASSIGN(const bool archive, is_archive(tree.name, file.get()));
       if (archive) {
         parts.emplace_back();
+        TRY_ASSIGN(parts.back().archive_digest, digest_of(file.get()));
+        digest += "+" + parts.back().archive_digest;
         parts.back().archive = std::move(file);
         continue;
       }
@@ -135,7 +166,8 @@ Status CopyContent::unpack(int archive_fd, CopyPart& part) {
       image::RootfsWorker worker,
       image::RootfsWorker::start(image::RootfsForm::kDirectory, part.unpacked->directory_fd(),
                                  part.unpacked->lock_fd(), ids, options_.unpack));
-  TRY(worker.apply(archive_fd, {}));
+  // Whoever changes the file meanwhile is found out: data_loss.
+  TRY(worker.apply(archive_fd, {.blob = {.digest = part.archive_digest}}));
   TRY(worker.finish());
   TRY_ASSIGN(part.unpacked_root,
              sys::openat2(part.unpacked->directory_fd(), image::kDirectoryName,

@@ -32,6 +32,8 @@ struct CopyPart {
   std::vector<SourceTree> trees;
   // Of the context: an archive that ADD unpacks. Its contents go into the destination.
   Fd archive;
+  // SHA-256 of the archive that is unpacked: what is in the step's key is what is unpacked.
+  std::string archive_digest;
 };
 
 class CopyContent {
@@ -47,6 +49,8 @@ class CopyContent {
 
  private:
   Result<std::string> find_in_context(const CopyAction& action, std::vector<CopyPart>& parts);
+  // Error: not_found.
+  Result<int> given_archive(const CopyAction& action) const;
   Result<image::ImageInfo> find_image(const std::string& name);
   Status find_in_root(const CopyAction& action, CopyPart& part, std::string what);
   // Unpacks an archive into a workspace, where it is what is copied from.

@@ -79,6 +79,18 @@ Result<Fd> Source::open_path(const std::string& path, std::uint64_t flags) const
   }
 }
 
+std::string Source::path_of(int fd) const {
+  const auto absolute = [](int of) {
+    char path[4096];
+    const std::string link = "/proc/self/fd/" + std::to_string(of);
+    const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
+    return std::string(path, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  };
+  const std::string root = absolute(root_fd_), full = absolute(fd);
+  const std::string below = root == "/" ? root : root + "/";
+  return full.starts_with(below) ? full.substr(below.size()) : "";
+}
+
 Result<std::vector<std::string>> Source::match(const std::string& pattern) const {
   std::vector<std::string> found = {""};
   std::string_view rest = pattern;
@@ -153,7 +165,10 @@ Result<SourceTree> Source::look(const std::string& path) const {
   tree.name = last_of(path);
   TRY_ASSIGN(SourceEntry first, entry_of(found.get(), path, ""));
   const bool directory = first.type == SourceType::kDirectory;
-  const bool left_out = !path.empty() && rules_.ignored(path);
+  // A link to what is left out brings it no more than its own name does.
+  const std::string target = path_of(found.get());
+  const bool left_out = (!path.empty() && rules_.ignored(path)) ||
+                        (!target.empty() && target != path && rules_.ignored(target));
   tree.entries.push_back(std::move(first));
   if (directory && (!left_out || rules_.has_exceptions())) {
     TRY(walk(found.get(), "", 1, tree));

@@ -72,6 +72,8 @@ class Source {
  private:
   Result<Fd> open_path(const std::string& path, std::uint64_t flags) const;
   Status walk(int directory_fd, const std::string& path, std::size_t depth, SourceTree& tree) const;
+  // Where below the root an open file lies, every link followed; empty for the root itself.
+  std::string path_of(int fd) const;
   Result<SourceEntry> entry_of(int fd, const std::string& shown, std::string path) const;
 
   int root_fd_;

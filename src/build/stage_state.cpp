@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "build/dockerignore.h"
 #include "image/reference.h"
@@ -72,8 +73,11 @@ Status check_signal(std::string_view signal) {
                              "'; allowed are names such as SIGTERM and numbers from 1 to 64"));
 }
 
+constexpr std::size_t kMaxPorts = 1024;
+
 // "8080", "8080/udp", "7000-7010": as the configuration has them.
-Status add_ports(std::string_view text, std::vector<std::string>& ports) {
+Status add_ports(std::string_view text, std::set<std::string>& seen,
+                 std::vector<std::string>& ports) {
   const std::size_t slash = text.find('/');
   const std::string protocol(slash == std::string_view::npos ? "tcp" : text.substr(slash + 1));
   const std::string_view range = text.substr(0, slash);
@@ -87,8 +91,11 @@ Status add_ports(std::string_view text, std::vector<std::string>& ports) {
                                "'; allowed is PORT or PORT-PORT, with /tcp, /udp or /sctp"));
   for (std::uint32_t port = *first; port <= *last; ++port) {
     std::string entry = std::to_string(port) + "/" + protocol;
-    if (std::find(ports.begin(), ports.end(), entry) == ports.end())
-      ports.push_back(std::move(entry));
+    if (!seen.insert(entry).second) continue;
+    if (ports.size() == kMaxPorts)
+      return fail(Error::invalid("EXPOSE '" + printable(text, 60) + "' makes more than " +
+                                 std::to_string(kMaxPorts) + " ports, the most that is allowed"));
+    ports.push_back(std::move(entry));
   }
   return {};
 }
@@ -398,9 +405,11 @@ Status StageState::set_command(const CommandStep& step) {
 }
 
 Status StageState::expose(const ExposeStep& step) {
+  std::set<std::string> seen(config_.exposed_ports.begin(), config_.exposed_ports.end());
   for (const std::string& word : step.ports) {
     TRY_ASSIGN(const std::string text, expanded(word));
-    for (const std::string& port : split_blank(text)) TRY(add_ports(port, config_.exposed_ports));
+    for (const std::string& port : split_blank(text))
+      TRY(add_ports(port, seen, config_.exposed_ports));
   }
   return {};
 }

@@ -153,6 +153,7 @@ TEST(StageState, SaysWhatIsWrong) {
       {"EXPOSE 80/icmp", "EXPOSE '80/icmp'"},
       {"EXPOSE 90-80", "EXPOSE '90-80'"},
       {"EXPOSE 65536", "EXPOSE '65536'"},
+      {"EXPOSE 1-1024 1024-1025", "makes more than 1024 ports"},
       {"STOPSIGNAL 65", "STOPSIGNAL '65'"},
       {"STOPSIGNAL term", "STOPSIGNAL 'term'"},
       {"VOLUME $X", "VOLUME with an empty path"},

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "build/builder.h"
 #include "build/dockerfile.h"
@@ -38,7 +39,9 @@ constexpr std::array<Option, 10> kBuildOptions = {{
      .help = "Name the image so when it is built. May be given several times."},
     {.name = "--build-arg",
      .value = "NAME[=VALUE]",
-     .help = "The value of an ARG; without =VALUE that of the caller's variable."},
+     .help = "The value of an ARG; without =VALUE that of the caller's variable. It is kept in the "
+             "image's "
+             "history: nothing for secrets."},
     {.name = "--target", .value = "STAGE", .help = "Build this stage and what it needs."},
     {.name = "--label", .value = "NAME=VALUE", .help = "A label of the image."},
     {.name = "--no-cache", .help = "Run every step, whatever the cache has."},
@@ -108,11 +111,21 @@ Result<std::string> read_all(int fd, const std::string& what, std::size_t most) 
 // nullopt: there is no such file.
 Result<std::optional<std::string>> read_if_there(int directory_fd, const std::string& path,
                                                  std::size_t most) {
-  const Fd file(::openat(directory_fd, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    return fail_errno("open " + path);
+  // What lies in the context is the context's maker's: a link out of it would show the files of
+  // whoever builds, in an error if not in the image.
+  const std::uint64_t scope =
+      directory_fd == AT_FDCWD ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  auto opened = sys::openat2(directory_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, scope);
+  if (!opened.has_value()) {
+    const int error = opened.error().error_number();
+    if (error == ENOENT || error == ENOTDIR) return std::nullopt;
+    if (error == EXDEV)
+      return fail(Error::invalid(path +
+                                 " leads out of the context through a link; --file names one "
+                                 "that lies elsewhere"));
+    return fail(std::move(opened).error());
   }
+  const Fd file = std::move(*opened);
   struct stat info = {};
   if (::fstat(file.get(), &info) != 0) return fail_errno("fstat " + path);
   if (!S_ISREG(info.st_mode)) return fail(Error::invalid(path + " is not a regular file"));

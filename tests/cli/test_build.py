@@ -283,6 +283,25 @@ class Cache(Build):
 
 
 class Failures(Build):
+    def test_what_lies_in_the_context_leads_nowhere_else(self):
+        secret = self.caller.write(self.caller.mkdir("elsewhere") / "secret", "topsecretword x\n")
+        for name in "Dockerfile", ".dockerignore":
+            with self.subTest(name=name):
+                os.symlink(secret, self.context / name)
+                done = self.build(None if name == "Dockerfile" else "FROM scratch\nCOPY a /\n")
+                self.assertEqual(done.returncode, 125, done)
+                self.assertIn(f"{name} leads out of the context through a link", done.err)
+                self.assertNotIn("topsecretword", done.err)
+                os.unlink(self.context / name)
+        os.symlink(secret, self.caller.folder / "linked")  # who names it means it
+        self.assertIn("topsecretword", self.build(None, "-f", self.caller.folder / "linked").err)
+
+    def test_a_link_brings_nothing_that_is_left_out(self):
+        self.write("private", "x")
+        self.write(".dockerignore", "private\n")
+        os.symlink("private", self.context / "link")
+        self.assert_failed(self.build("FROM bb\nCOPY link /x\n"), "left out of the context by .dockerignore")
+
     def test_a_failing_step_shows_its_last_lines_and_its_place(self):
         done = self.build("FROM bb\n\nRUN for i in 1 2 3; do echo line $i; done; exit 7\n")
         self.assert_failed(done, "Dockerfile:3: RUN for i in", ": exit status 7")

@@ -3,9 +3,10 @@
 
 Servers listen on this host's loopback and are reached only where the list names them. Names are
 looked at in a network and mount namespace of the test's own (root alone), with a hosts file and a
-resolver of its own and an address of the Internet on its loopback: an address of this host is refused
+resolver of its own and a second namespace that is the Internet: an address of this host is refused
 whatever name leads to it, and a name is resolved once.
 """
+import ctypes
 import http.server
 import json
 import os
@@ -25,7 +26,8 @@ import harness
 
 TOOL = harness.build_dir() / "tests" / "caisson_layer_tool"
 STAGE = "CAISSON_EGRESS_STAGE"
-INTERNET = "8.8.4.4"  # on the loopback of the test's own namespace
+INTERNET = "8.8.4.4"  # in the second namespace of the test's own
+OWN, PEER = "10.77.0.1", "10.77.0.2"  # the wire between the two
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -66,6 +68,36 @@ class Server:
     def close(self):
         self.server.shutdown()
         self.server.server_close()
+
+
+class Internet:
+    """A network namespace that a wire leads to, with a server at INTERNET:8000."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
+        self.process.stdout.readline()  # it is in its namespace by now
+        inside = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--"]
+        for prefix, words in (([], f"link add wire type veth peer name wire netns {self.process.pid}"),
+                              ([], f"addr add {OWN}/30 dev wire"), ([], "link set wire up"),
+                              (inside, f"addr add {PEER}/30 dev wire"), (inside, "link set wire up"),
+                              (inside, "link set lo up"), (inside, f"addr add {INTERNET}/32 dev lo"),
+                              ([], f"route add default via {PEER}")):
+            subprocess.run([*prefix, "ip", *words.split()], check=True)
+        # A socket belongs to the namespace of the thread that makes it.
+        thread = threading.Thread(target=self.serve)
+        thread.start()
+        thread.join()
+
+    def serve(self):
+        with open(f"/proc/{self.process.pid}/ns/net") as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        self.server = Server(INTERNET, 8000)
+
+    def close(self):
+        self.server.close()
+        self.process.kill()
+        self.process.communicate()
 
 
 def run_tool(caller, allowed, script, image="host"):
@@ -203,7 +235,8 @@ class Stage(unittest.TestCase):
     def setUpClass(cls):
         cls.names = Names()
         cls.inner = Server("127.0.0.1", 8000)
-        cls.outer = Server(INTERNET, 8000)
+        cls.outer = Internet()
+        cls.addClassCleanup(cls.outer.close)
 
     def curl(self, *names, allowed=("*.example.com:8000",)):
         with harness.Caller("root") as caller:
@@ -223,7 +256,7 @@ class Stage(unittest.TestCase):
         self.assertEqual(report["connections"], 0)
         self.assertEqual([r["target"] for r in report["refusals"]], [f"{name}.example.com:8000" for name in names])
         for refusal in report["refusals"]:
-            self.assertIn("an address of this host or of its own networks", refusal["reason"])
+            self.assertIn("an address of this host or none of the Internet's", refusal["reason"])
 
     def test_of_several_addresses_only_the_internets_are_tried(self):
         status, out, report, err = self.curl("mixed.example.com")
@@ -248,11 +281,11 @@ def enter_stage():
         hosts = caller.write("hosts", "127.0.0.1 localhost\n::1 localhost hostssix.example.com\n"
                                       f"{INTERNET} hosts.example.com\n127.0.0.1 hostsloop.example.com\n", 0o644)
         resolver = caller.write("resolver", "nameserver 127.0.0.1\n", 0o644)
-        script = ('set -e; ip link set lo up; ip addr add "$1/32" dev lo; mount --bind "$2" /etc/hosts; '
+        script = ('set -e; ip link set lo up; mount --bind "$1" /etc/hosts; '
                   'target=$(readlink -f /etc/resolv.conf); [ -e "$target" ] || : > /etc/resolv.conf; '
-                  'mount --bind "$3" "$(readlink -f /etc/resolv.conf)"; shift 3; exec "$@"')
+                  'mount --bind "$2" "$(readlink -f /etc/resolv.conf)"; shift 2; exec "$@"')
         return subprocess.run(["unshare", "--net", "--mount", "--propagation=private", "--", "sh", "-c", script, "sh",
-                               INTERNET, hosts, resolver, sys.executable, __file__, "Stage"],
+                               hosts, resolver, sys.executable, __file__, "Stage"],
                               env={**os.environ, STAGE: "1"}).returncode
 
 
