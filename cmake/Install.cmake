@@ -2,6 +2,10 @@
 # it and live where helper_binary() (base/paths.h) looks.
 
 add_custom_target(caisson_programs)
+if(CAISSON_TEST_SWITCHES)
+  # The leak tests stop the store at each of its steps with it.
+  add_dependencies(caisson_programs caisson_image_tool)
+endif()
 
 function(caisson_install_program name destination)
   if(TARGET ${name})
