@@ -36,7 +36,7 @@ TEST(Sha256, PiecesGiveTheSameAsTheWhole) {
 TEST(Sha256, EveryWayOfComputingGivesTheSame) {
   // The first 64 KiB go one way, the rest another where the processor has instructions for it.
   std::string bytes;
-  for (int i = 0; i < 300'000; ++i) bytes += static_cast<char>(i * i >> 3);
+  for (std::uint32_t i = 0; i < 300'000; ++i) bytes += static_cast<char>(i * i >> 3);
   const std::string whole = digest(bytes);
   for (std::size_t piece : {64ul, 1000ul, 65'536ul, 100'003ul}) {
     Sha256 pieces;
