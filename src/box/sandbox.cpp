@@ -76,7 +76,10 @@ Result<ResolvedImage> resolve_image(const std::string& asked) {
     TRY_ASSIGN(resolved.name, image::local_name(asked, settings));
   }
   TRY_ASSIGN(image::Store store, image::Store::open());
-  TRY_ASSIGN(resolved.files, store.resolve(resolved.name));
+  auto files = store.resolve(resolved.name);
+  if (!files.has_value())
+    return fail(image::with_pull_hint(std::move(files).error(), resolved.name));
+  resolved.files = std::move(*files);
   return resolved;
 }
 

@@ -175,7 +175,7 @@ class Builder {
         made->config.architecture = std::string(image::host_architecture());
         break;
       case StageBase::Kind::kImage: {
-        auto found = store_.find(stage.base.image);
+        auto found = content_.find_image(stage.base.image);
         if (!found.has_value())
           return fail(std::move(found).error().with("FROM " + printable(stage.base.image)));
         TRY(load(*found, *made));

@@ -31,6 +31,7 @@
 #include "build/plan.h"
 #include "image/reference.h"
 #include "image/store.h"
+#include "policy/settings.h"
 
 namespace caisson::build {
 
@@ -45,6 +46,7 @@ struct BuildOptions {
   std::vector<std::string> net;  // HOST[:PORT], as egress/allow_list.h has them
   bool use_cache = true;
   std::map<std::string, std::string> labels;  // added at the end
+  policy::Settings settings;                  // `images` says what names of FROM mean
   std::vector<image::Reference> names;        // set when all is done
   // Archives of CopyStep::archive, by that text: borrowed descriptors of regular files.
   std::map<std::string, int> archives;

@@ -8,6 +8,7 @@
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "image/reference.h"
+#include "image/registry/names.h"
 #include "image/sha256.h"
 
 namespace caisson::build {
@@ -56,7 +57,7 @@ Result<std::string> CopyContent::find(const CopyAction& action, StageFiles* stag
     case CopyStep::From::kStage:
       return "stage:" + stage->chain();
     case CopyStep::From::kImage: {
-      TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
+      TRY_ASSIGN(const image::ImageInfo info, image_of(action));
       return "image:" + info.record.chain;
     }
     case CopyStep::From::kArchive: {
@@ -77,9 +78,16 @@ Result<int> CopyContent::given_archive(const CopyAction& action) const {
       Error::not_found("the files '" + printable(action.archive, 80) + "' were not handed in"));
 }
 
-Result<image::ImageInfo> CopyContent::find_image(const std::string& name) {
-  auto id = store_.find(name);
-  if (!id.has_value()) return fail(std::move(id).error().with("--from=" + printable(name)));
+Result<std::string> CopyContent::find_image(const std::string& name) const {
+  TRY_ASSIGN(const std::string local, image::local_name(name, options_.settings));
+  auto id = store_.find(local);
+  if (!id.has_value()) return fail(image::with_pull_hint(std::move(id).error(), local));
+  return id;
+}
+
+Result<image::ImageInfo> CopyContent::image_of(const CopyAction& action) const {
+  auto id = find_image(action.image);
+  if (!id.has_value()) return fail(std::move(id).error().with("--from=" + printable(action.image)));
   return store_.info(*id);
 }
 
@@ -104,7 +112,7 @@ Status CopyContent::open(const CopyAction& action, StageFiles* stage,
     TRY_ASSIGN(part.root, stage->open());
     return find_in_root(action, part, "the stage");
   }
-  TRY_ASSIGN(const image::ImageInfo info, find_image(action.image));
+  TRY_ASSIGN(const image::ImageInfo info, image_of(action));
   part.files = std::make_unique<StageFiles>(store_, options_.unpack);
   TRY(part.files->set(info.record.layers, info.record.id));
   TRY_ASSIGN(part.root, part.files->open());

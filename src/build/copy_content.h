@@ -46,12 +46,14 @@ class CopyContent {
   Result<std::string> find(const CopyAction& action, StageFiles* stage,
                            std::vector<CopyPart>& parts);
   Status open(const CopyAction& action, StageFiles* stage, std::vector<CopyPart>& parts);
+  // The id of the local image that a name in the Dockerfile means. Error: not_found.
+  Result<std::string> find_image(const std::string& name) const;
 
  private:
   Result<std::string> find_in_context(const CopyAction& action, std::vector<CopyPart>& parts);
   // Error: not_found.
   Result<int> given_archive(const CopyAction& action) const;
-  Result<image::ImageInfo> find_image(const std::string& name);
+  Result<image::ImageInfo> image_of(const CopyAction& action) const;
   Status find_in_root(const CopyAction& action, CopyPart& part, std::string what);
   // Unpacks an archive into a workspace, where it is what is copied from.
   Status unpack(int archive_fd, CopyPart& part);

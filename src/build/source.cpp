@@ -59,36 +59,48 @@ void add_field(image::Sha256& hash, std::string_view field) {
 
 }  // namespace
 
+Error Source::open_error(Error error, const std::string& path) const {
+  const std::string shown = "'" + printable(path) + "'";
+  switch (error.error_number()) {
+    case EXDEV:
+      return Error::invalid(shown + " leads out of " + what_ +
+                            " through a link; only what lies in it can be copied");
+    case ENOENT:
+    case ENOTDIR:
+      return Error::not_found(what_ + " has no " + shown);
+    case ELOOP:
+      return Error::invalid(shown + " of " + what_ + " is a link that leads to itself");
+    default:
+      return std::move(error).with(shown + " of " + what_);
+  }
+}
+
 Result<Fd> Source::open_path(const std::string& path, std::uint64_t flags) const {
   const std::uint64_t scope = links_ == Links::kBeneath ? RESOLVE_BENEATH : RESOLVE_IN_ROOT;
   auto opened = sys::openat2(root_fd_, path.empty() ? "." : path, flags | O_CLOEXEC, 0,
                              scope | RESOLVE_NO_MAGICLINKS);
   if (opened.has_value()) return opened;
-  const std::string shown = "'" + printable(path) + "'";
-  switch (opened.error().error_number()) {
-    case EXDEV:
-      return fail(Error::invalid(shown + " leads out of " + what_ +
-                                 " through a link; only what lies in it can be copied"));
-    case ENOENT:
-    case ENOTDIR:
-      return fail(Error::not_found(what_ + " has no " + shown));
-    case ELOOP:
-      return fail(Error::invalid(shown + " of " + what_ + " is a link that leads to itself"));
-    default:
-      return fail(std::move(opened).error().with(shown + " of " + what_));
-  }
+  return fail(open_error(std::move(opened).error(), path));
 }
 
-std::string Source::path_of(int fd) const {
-  const auto absolute = [](int of) {
+Result<std::string> Source::place_of(int fd, const std::string& shown) const {
+  const auto absolute = [](int of) -> Result<std::string> {
     char path[4096];
     const std::string link = "/proc/self/fd/" + std::to_string(of);
     const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
-    return std::string(path, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+    if (length < 0) return fail_errno("readlink " + link);
+    if (length == sizeof path) return fail(Error::exhausted("its path is too long"));
+    return std::string(path, static_cast<std::size_t>(length));
   };
-  const std::string root = absolute(root_fd_), full = absolute(fd);
-  const std::string below = root == "/" ? root : root + "/";
-  return full.starts_with(below) ? full.substr(below.size()) : "";
+  const std::string what = "where '" + printable(shown) + "' lies in " + what_;
+  auto root = absolute(root_fd_);
+  auto full = absolute(fd);
+  if (!root.has_value()) return fail(std::move(root).error().with(what));
+  if (!full.has_value()) return fail(std::move(full).error().with(what));
+  if (*full == *root) return std::string();
+  const std::string below = *root == "/" ? *root : *root + "/";
+  if (full->starts_with(below)) return full->substr(below.size());
+  return fail(Error(Code::kAborted, what + " changed while it was looked at"));
 }
 
 Result<std::vector<std::string>> Source::match(const std::string& pattern) const {
@@ -163,19 +175,24 @@ Result<SourceTree> Source::look(const std::string& path) const {
   SourceTree tree;
   tree.path = path;
   tree.name = last_of(path);
+  // The rules are a context's, about where things lie in it.
+  if (links_ == Links::kBeneath) {
+    TRY_ASSIGN(tree.path, place_of(found.get(), path));
+  }
+  const auto left_out_error = [&] {
+    return fail(Error::not_found("'" + printable(path) + "' is left out of " + what_ +
+                                 " by .dockerignore"));
+  };
+  const bool through_link = tree.path != clean_path(path);
+  if (through_link && !path.empty() && rules_.ignored(path)) return left_out_error();
   TRY_ASSIGN(SourceEntry first, entry_of(found.get(), path, ""));
   const bool directory = first.type == SourceType::kDirectory;
-  // A link to what is left out brings it no more than its own name does.
-  const std::string target = path_of(found.get());
-  const bool left_out = (!path.empty() && rules_.ignored(path)) ||
-                        (!target.empty() && target != path && rules_.ignored(target));
+  const bool left_out = !tree.path.empty() && rules_.ignored(tree.path);
   tree.entries.push_back(std::move(first));
   if (directory && (!left_out || rules_.has_exceptions())) {
     TRY(walk(found.get(), "", 1, tree));
   }
-  if (left_out && tree.entries.size() == 1)
-    return fail(Error::not_found("'" + printable(path) + "' is left out of " + what_ +
-                                 " by .dockerignore"));
+  if (left_out && tree.entries.size() == 1) return left_out_error();
   return tree;
 }
 
@@ -219,14 +236,25 @@ Status Source::walk(int directory_fd, const std::string& path, std::size_t depth
 
 Result<Fd> Source::open(const SourceTree& tree, const SourceEntry& entry) const {
   const std::string path = joined(tree.path, entry.path);
-  TRY_ASSIGN(Fd file,
-             open_path(entry.path.empty() ? tree.path : path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
-  struct stat info = {};
-  if (::fstat(file.get(), &info) != 0) return fail_errno("fstat " + printable(path));
-  if (!S_ISREG(info.st_mode))
+  const auto changed = [&] {
     return fail(Error(Code::kAborted,
                       "'" + printable(path) + "' of " + what_ + " changed while it was read"));
-  return file;
+  };
+  // In a context no link is on the way to what look() found: one by now was put there to bring what
+  // is left out.
+  const std::uint64_t scope = links_ == Links::kBeneath ? RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
+                                                        : RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  auto file = sys::openat2(root_fd_, entry.path.empty() ? tree.path : path,
+                           O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0, scope);
+  if (!file.has_value()) {
+    const bool link = links_ == Links::kBeneath && file.error().error_number() == ELOOP;
+    if (link) return changed();
+    return fail(open_error(std::move(file).error(), path));
+  }
+  struct stat info = {};
+  if (::fstat(file->get(), &info) != 0) return fail_errno("fstat " + printable(path));
+  if (!S_ISREG(info.st_mode)) return changed();
+  return std::move(*file);
 }
 
 Result<std::string> digest_trees(const Source& source, std::vector<SourceTree>& trees) {

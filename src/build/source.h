@@ -8,9 +8,11 @@
 //
 // Nothing outside of the source's root is ever reached: paths are opened beneath a descriptor. In a
 // context a link that leads out is an error; in an image an absolute link begins at its root. Links
-// that are not named themselves are copied as links. Devices, sockets and pipes are refused by
-// name. Depth and number of entries are bounded. An ordinary user can only copy what its own rights
-// let it read: of an image with a range of ids, not the files that others may not read.
+// that are not named themselves are copied as links. What `.dockerignore` leaves out is left out by
+// the place where it lies, whatever link led there, and a link that is left out itself leads
+// nowhere. Devices, sockets and pipes are refused by name. Depth and number of entries are bounded.
+// An ordinary user can only copy what its own rights let it read: of an image with a range of ids,
+// not the files that others may not read.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +46,8 @@ struct SourceEntry {
 
 // One source as it was named: a file, or a directory with everything below it, parents first.
 struct SourceTree {
-  std::string path;  // below the source's root; empty: the root
-  std::string name;  // its last component
+  std::string path;  // below the source's root, in a context without links; empty: the root
+  std::string name;  // the last component of what was named
   std::vector<SourceEntry> entries;
   bool is_directory() const { return entries[0].type == SourceType::kDirectory; }
 };
@@ -71,9 +73,11 @@ class Source {
 
  private:
   Result<Fd> open_path(const std::string& path, std::uint64_t flags) const;
+  Error open_error(Error error, const std::string& path) const;
   Status walk(int directory_fd, const std::string& path, std::size_t depth, SourceTree& tree) const;
-  // Where below the root an open file lies, every link followed; empty for the root itself.
-  std::string path_of(int fd) const;
+  // Where below the root an open file lies; empty for the root itself. Error: where that cannot be
+  // told (a path of 4096 bytes and more, a file that was moved out meanwhile).
+  Result<std::string> place_of(int fd, const std::string& shown) const;
   Result<SourceEntry> entry_of(int fd, const std::string& shown, std::string path) const;
 
   int root_fd_;

@@ -94,6 +94,36 @@ TEST_F(Sources, LinksNeverLeadOut) {
   EXPECT_EQ(source("", Source::Links::kInRoot).look("out").error().code(), Code::kNotFound);
 }
 
+TEST_F(Sources, WhatIsLeftOutIsSoByItsPlace) {
+  std::filesystem::create_symlink("node_modules/z", root_ / "zlink");
+  std::filesystem::create_symlink("d", root_ / "dlink");
+  std::filesystem::create_symlink(".", root_ / "self");
+  const auto words = [&](const Result<SourceTree>& tree) {
+    return tree.has_value() ? std::string("found") : tree.error().message();
+  };
+  EXPECT_THAT(words(source("node_modules\n").look("zlink")), HasSubstr("is left out"));
+  EXPECT_THAT(words(source("node_modules\n").look("self/node_modules/z")),
+              HasSubstr("is left out"));
+  EXPECT_THAT(paths(*source("d/e\n").look("dlink")), ElementsAre("", "link", "x"));
+  EXPECT_THAT(paths(*source("*\n!d/x\n!self\n").look("self")), ElementsAre("", "d", "d/x", "self"));
+  // A link that is left out itself leads nowhere, and what only its name would hide is there.
+  EXPECT_THAT(words(source("dlink\n").look("dlink")), HasSubstr("'dlink' is left out"));
+  EXPECT_THAT(paths(*source("dlink/x\n").look("dlink")), ElementsAre("", "e", "e/y", "link", "x"));
+  EXPECT_EQ(source().look("dlink")->name, "dlink");
+}
+
+TEST_F(Sources, ALinkThatAppearsAfterTheLookIsNotFollowed) {
+  const Source from = source("node_modules\n");
+  const SourceTree file = *from.look("a.c"), folder = *from.look("d");
+  std::filesystem::remove(root_ / "a.c");
+  std::filesystem::create_symlink("node_modules/z", root_ / "a.c");
+  EXPECT_THAT(from.open(file, file.entries[0]).error().message(), HasSubstr("changed"));
+  std::filesystem::rename(root_ / "d", root_ / "away");
+  std::filesystem::create_symlink("node_modules", root_ / "d");
+  std::filesystem::create_symlink("z", root_ / "node_modules/x");
+  EXPECT_THAT(from.open(folder, folder.entries.back()).error().message(), HasSubstr("changed"));
+}
+
 TEST_F(Sources, RefusesWhatIsNoFile) {
   ASSERT_EQ(::mkfifo((root_ / "d/pipe").c_str(), 0600), 0);
   EXPECT_THAT(source().look("d").error().message(),

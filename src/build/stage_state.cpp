@@ -73,7 +73,15 @@ Status check_signal(std::string_view signal) {
                              "'; allowed are names such as SIGTERM and numbers from 1 to 64"));
 }
 
-constexpr std::size_t kMaxPorts = 1024;
+// Of ports, of variables, of volumes: lists that are searched for each new entry.
+constexpr std::size_t kMaxListed = 1024;
+
+Status check_room(std::string_view keyword, std::string_view what, std::size_t count) {
+  if (count < kMaxListed) return {};
+  return fail(Error::invalid(std::string(keyword) + " makes more than " +
+                             std::to_string(kMaxListed) + " " + std::string(what) +
+                             ", the most that is allowed"));
+}
 
 // "8080", "8080/udp", "7000-7010": as the configuration has them.
 Status add_ports(std::string_view text, std::set<std::string>& seen,
@@ -92,9 +100,7 @@ Status add_ports(std::string_view text, std::set<std::string>& seen,
   for (std::uint32_t port = *first; port <= *last; ++port) {
     std::string entry = std::to_string(port) + "/" + protocol;
     if (!seen.insert(entry).second) continue;
-    if (ports.size() == kMaxPorts)
-      return fail(Error::invalid("EXPOSE '" + printable(text, 60) + "' makes more than " +
-                                 std::to_string(kMaxPorts) + " ports, the most that is allowed"));
+    TRY(check_room("EXPOSE '" + printable(text, 60) + "'", "ports", ports.size()));
     ports.push_back(std::move(entry));
   }
   return {};
@@ -138,14 +144,16 @@ Result<std::string> StageState::expanded(std::string_view text, Quoting quoting)
   return made;
 }
 
-void StageState::set_env(const std::string& name, const std::string& value) {
+Status StageState::set_env(const std::string& name, const std::string& value) {
   const std::string start = name + "=";
   for (std::string& setting : config_.env) {
     if (!setting.starts_with(start)) continue;
     setting = start + value;
-    return;
+    return {};
   }
+  TRY(check_room("ENV", "variables", config_.env.size()));
   config_.env.push_back(start + value);
+  return {};
 }
 
 std::vector<std::string> StageState::shell() const {
@@ -186,7 +194,7 @@ Result<Applied> StageState::apply(const Step& step) {
         TRY(check_variable("ENV", key));
         made.emplace_back(std::move(key), std::move(text));
       }
-      for (const auto& [name, value] : made) state.set_env(name, value);
+      for (const auto& [name, value] : made) TRY(state.set_env(name, value));
       return Applied{};
     }
     Result<Applied> operator()(const LabelStep& label) {
@@ -208,8 +216,9 @@ Result<Applied> StageState::apply(const Step& step) {
         if (text.empty()) return fail(Error::invalid("VOLUME with an empty path"));
         std::vector<std::string>& volumes = state.config_.volumes;
         const std::string full = state.absolute(text);
-        if (std::find(volumes.begin(), volumes.end(), full) == volumes.end())
-          volumes.push_back(full);
+        if (std::find(volumes.begin(), volumes.end(), full) != volumes.end()) continue;
+        TRY(check_room("VOLUME", "volumes", volumes.size()));
+        volumes.push_back(full);
       }
       return Applied{};
     }

@@ -78,7 +78,8 @@ class StageState {
  private:
   Result<std::string> expanded(std::string_view text, Quoting quoting = Quoting::kWord) const;
   std::optional<std::string> variable(std::string_view name) const;
-  void set_env(const std::string& name, const std::string& value);
+  // Error: invalid, beyond the number of variables that an image may have here.
+  Status set_env(const std::string& name, const std::string& value);
   std::vector<std::string> shell() const;
   std::string absolute(std::string_view path) const;
 

@@ -137,7 +137,12 @@ TEST(StageState, AnEntrypointForgetsTheOldCommand) {
 }
 
 TEST(StageState, SaysWhatIsWrong) {
-  const std::pair<const char*, const char*> kCases[] = {
+  const auto many = [](const std::string& start, const std::string& end) {
+    std::string words;
+    for (int i = 0; i < 1025; ++i) words += " " + start + std::to_string(i) + end;
+    return words;
+  };
+  const std::pair<std::string, const char*> kCases[] = {
       {"COPY ../x /y", "leads out of the context"},
       {"COPY a/../../x /y", "leads out of the context"},
       {"COPY $X /y", "a source is empty"},
@@ -154,6 +159,8 @@ TEST(StageState, SaysWhatIsWrong) {
       {"EXPOSE 90-80", "EXPOSE '90-80'"},
       {"EXPOSE 65536", "EXPOSE '65536'"},
       {"EXPOSE 1-1024 1024-1025", "makes more than 1024 ports"},
+      {"ENV" + many("V", "=1"), "ENV makes more than 1024 variables"},
+      {"VOLUME" + many("/v", ""), "VOLUME makes more than 1024 volumes"},
       {"STOPSIGNAL 65", "STOPSIGNAL '65'"},
       {"STOPSIGNAL term", "STOPSIGNAL 'term'"},
       {"VOLUME $X", "VOLUME with an empty path"},
@@ -162,7 +169,7 @@ TEST(StageState, SaysWhatIsWrong) {
       {"ENV A=${X:?needed}", "X is not set: needed"},
   };
   for (const auto& [step, words] : kCases)
-    EXPECT_THAT(Stages("FROM a\n" + std::string(step) + "\n").error, HasSubstr(words)) << step;
+    EXPECT_THAT(Stages("FROM a\n" + step + "\n").error, HasSubstr(words)) << step;
 }
 
 TEST(ResolvePath, IsAbsolute) {

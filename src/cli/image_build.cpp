@@ -20,6 +20,7 @@
 #include "image/config.h"
 #include "image/store.h"
 #include "policy/flags.h"
+#include "policy/settings.h"
 
 namespace caisson::cli {
 namespace {
@@ -247,6 +248,7 @@ Result<build::BuildReport> run_build(Request& request, const Sources& sources, S
   TRY_ASSIGN(const build::Dockerfile file,
              build::parse_dockerfile(sources.dockerfile, sources.name));
   TRY_ASSIGN(const build::BuildPlan plan, build::plan_dockerfile(file, request.plan));
+  TRY_ASSIGN(request.build.settings, policy::load_settings());
   TRY_ASSIGN(image::Store store, image::Store::open());
   session.listen();
   request.build.context_fd = sources.context.get();
@@ -269,7 +271,9 @@ constinit const CommandTable kImageBuildTable = {
         "and without any network but the hosts of --net. What a step changed becomes a layer. A "
         "step that was done before on the same files, with the same words and the same copied "
         "contents, is taken from the cache.\n\n"
-        "Images of FROM must be in the local store. The exit status is 1 where a step of the "
+        "Images of FROM must be in the local store (caisson image pull), by their own names or by "
+        "those "
+        "that the settings' images give them. The exit status is 1 where a step of the "
         "Dockerfile failed, 125 for everything else that went wrong, 130 where it was cancelled.",
     .groups = kGroups,
     .examples = kExamples,

@@ -271,6 +271,14 @@ class Cache(Build):
         self.assertEqual(self.cached(done), [2])
         self.assertEqual(self.shown("copied", "cat", "/y2"), "x\n")
 
+    def test_what_a_command_could_reach_is_part_of_what_it_made(self):
+        text = "FROM bb\nRUN echo x > /x\n"
+        self.built(text)
+        self.assertEqual(self.cached(self.built(text, "--net", "files.example.com")), [])
+        self.assertEqual(self.cached(self.built(text, "--net", "files.example.com")), [2])
+        self.assertEqual(self.cached(self.built(text, "--net", "other.example.com")), [])
+        self.assertEqual(self.cached(self.built(text)), [2])
+
     def test_two_at_once(self):
         self.write("Dockerfile", "FROM bb\nRUN sleep 1; echo x > /x\nRUN cat /x > /y\n")
         both = [self.caller.popen("image", "build", "-q", "-t", f"two{i}", self.context,
@@ -283,6 +291,20 @@ class Cache(Build):
 
 
 class Failures(Build):
+    def test_names_of_from_are_the_settings_or_can_be_pulled(self):
+        folder = self.caller.mkdir("settings")
+        self.caller.own(folder)
+        (folder / "caisson").mkdir()
+        (folder / "caisson").chmod(0o755)
+        self.caller.write(folder / "caisson/config.yaml", 'images: {"ubuntu:22.04": bb}\n')
+        env = {**self.caller.env, "XDG_CONFIG_HOME": str(folder)}
+        text = "FROM ubuntu:22.04\nCOPY --from=ubuntu:22.04 /bin/sh /again\n"
+        self.assertEqual(self.build(text, env=env).returncode, 0)
+        for line in "", "FROM bb\n":
+            done = self.build(text if not line else line + "COPY --from=ubuntu:22.04 /bin/sh /again\n")
+            self.assertNotEqual(done.returncode, 0, done)
+            self.assertIn("`caisson image pull ubuntu:22.04` gets it", done.err)
+
     def test_what_lies_in_the_context_leads_nowhere_else(self):
         secret = self.caller.write(self.caller.mkdir("elsewhere") / "secret", "topsecretword x\n")
         for name in "Dockerfile", ".dockerignore":

@@ -159,18 +159,18 @@ class Templates(frame.ModeTest):
             {"type": "RUN", "args": ["whoami > who; pwd >> who; shopt -q login_shell && echo login >> who"]},
             {"type": "RUN", "args": ["whoami > /root-was-here", "root"]},
             {"type": "USER", "args": ["worker"]},
-            {"type": "WORKDIR", "args": ["/work/deep"]},
+            {"type": "WORKDIR", "args": ["/opt/deep"]},
             {"type": "RUN", "args": ["whoami > mine"]},
         ]
         done = self.template(steps, f"{digest}={path}", startCmd="serve", readyCmd="true")
         self.assertEqual(done.returncode, 0, done)
         run = self.caller.caisson("run", "--image", "made", "--", "sh", "-c",
-                                  "cat /home/user/who /root-was-here /work/deep/mine; sh /srv/app/main.sh; cat /srv/app/sub/x;"
-                                  "stat -c '%U %a %n' /srv/app/main.sh /home/user/copied/one.txt /work/deep /code;"
+                                  "cat /home/user/who /root-was-here /opt/deep/mine; sh /srv/app/main.sh; cat /srv/app/sub/x;"
+                                  "stat -c '%U %a %n' /srv/app/main.sh /home/user/copied/one.txt /opt/deep /code;"
                                   "id -un; pwd")
         self.assertEqual(run.out, "user\n/home/user\nlogin\nroot\nworker\nhello from\nx\n"
                                   "user 644 /srv/app/main.sh\nroot 600 /home/user/copied/one.txt\n"
-                                  "worker 755 /work/deep\nroot 777 /code\nworker\n/work/deep\n", run)
+                                  "worker 755 /opt/deep\nroot 777 /code\nworker\n/opt/deep\n", run)
         config = json.loads(self.caller.caisson("image", "inspect", "made").stdout)[0]["config"]["config"]
         self.assertEqual(config["Labels"], {"caisson.template.start-command": "serve",
                                             "caisson.template.ready-command": "true"})
@@ -179,6 +179,15 @@ class Templates(frame.ModeTest):
         self.assertEqual(again.stderr.count("cached"), 9, again)
         steps[4]["force"] = True
         self.assertEqual(self.template(steps, f"{digest}={path}").stderr.count("cached"), 5)
+
+    def test_an_archive_is_what_its_bytes_are(self):
+        steps = [{"type": "COPY", "args": ["one.txt", "/srv/"], "filesHash": "0" * 64}]
+        for text in "mine\n", "yours\n":
+            _, path = self.archive({"one.txt": text})
+            self.assertEqual(self.template(steps, f"{'0' * 64}={path}").returncode, 0)
+            self.assertEqual(self.caller.caisson("run", "--image", "made", "--", "cat", "/srv/one.txt").out, text)
+        refused = self.template(steps)
+        self.assertIn("were not handed in", refused.stdout)
 
     def test_failures_read_as_clients_expect(self):
         for steps, text in (

@@ -31,7 +31,13 @@ class Runner:
         self.caller.programs(PRESET)
         self.must_run("run", "--", "true")
         self.must_run("image", "ls")
-        self.before = self.count()
+        self.before = self.baseline()
+
+    def baseline(self):
+        """What is there before anything is counted: a launcher of the runs before ends a moment after them."""
+        if not nobody_left()[0]:
+            sys.exit(f"{self.kind}: a process of the first runs does not end")
+        return self.count()
 
     def count(self):
         return self.ground.count([self.caller.folder])

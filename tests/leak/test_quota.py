@@ -29,7 +29,7 @@ class DiskRunner(Runner):
         super().__init__(ground, "root")
         self.caller.env["CAISSON_STATE_DIR"] = str(disk)
         self.must_run(*PLAIN)
-        self.before = self.count()
+        self.before = self.baseline()
 
     def count(self):
         return self.ground.count([self.caller.folder, self.disk])

@@ -42,4 +42,11 @@ Result<std::optional<Reference>> mapped_name(const Reference& reference,
   return std::nullopt;
 }
 
+Error with_pull_hint(Error error, std::string_view text) {
+  const auto reference = parse_reference(text);
+  if (error.code() != Code::kNotFound || !reference.has_value()) return error;
+  return Error::not_found(error.message() + "; `caisson image pull " + reference->text() +
+                          "` gets it from a registry");
+}
+
 }  // namespace caisson::image

@@ -24,6 +24,10 @@ Result<RegistryName> registry_name(const Reference& reference, const policy::Set
 // the settings' `images` give for it, else the same text.
 Result<std::string> local_name(std::string_view text, const policy::Settings& settings);
 
+// An error of the local store about `text`: where that is a name that is not there, with the
+// command that gets it from a registry.
+Error with_pull_hint(Error error, std::string_view text);
+
 // The local image that the settings' `images` give for this name; nullopt: none, it means itself.
 Result<std::optional<Reference>> mapped_name(const Reference& reference,
                                              const policy::Settings& settings);

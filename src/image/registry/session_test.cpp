@@ -73,6 +73,10 @@ TEST(MappedName, IsTheLocalImageOfASetting) {
   EXPECT_EQ(local_name("python", settings).value(), "code:1");
   EXPECT_EQ(local_name("ubuntu", settings).value(), "ubuntu");
   EXPECT_EQ(local_name("sha256:0", settings).value(), "sha256:0");
+  EXPECT_EQ(with_pull_hint(Error::not_found("no image"), "ubuntu").message(),
+            "no image; `caisson image pull ubuntu:latest` gets it from a registry");
+  EXPECT_EQ(with_pull_hint(Error::not_found("no image"), "sha256:0").message(), "no image");
+  EXPECT_EQ(with_pull_hint(Error::invalid("no name"), "ubuntu").message(), "no name");
   settings.images = {{"Bad Name", "base"}};
   EXPECT_FALSE(mapped_name(parse_reference("a").value(), settings).has_value());
 }
