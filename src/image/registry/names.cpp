@@ -43,8 +43,10 @@ Result<std::optional<Reference>> mapped_name(const Reference& reference,
 }
 
 Error with_pull_hint(Error error, std::string_view text) {
+  if (error.code() != Code::kNotFound) return error;
+  // An id, which reads as a name too, is of the local store alone.
   const auto reference = parse_reference(text);
-  if (error.code() != Code::kNotFound || !reference.has_value()) return error;
+  if (!reference.has_value() || text.starts_with("sha256:")) return error;
   return Error::not_found(error.message() + "; `caisson image pull " + reference->text() +
                           "` gets it from a registry");
 }
