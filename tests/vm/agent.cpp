@@ -273,6 +273,17 @@ unsigned count_processes(const std::string& group) {
   return count;
 }
 
+// The processes of a run that is over. Its launcher is still ending for a moment after the last word:
+// what stays stays longer than two seconds.
+unsigned count_survivors(const std::string& group) {
+  unsigned count = count_processes(group);
+  for (int i = 0; i < 40 && count > 0; ++i) {
+    poll(nullptr, 0, 50);
+    count = count_processes(group);
+  }
+  return count;
+}
+
 // Removes a group with all below it, once its processes are gone.
 void remove_group(const std::string& path) {
   for (int attempt = 0; attempt < 500; ++attempt) {
@@ -430,7 +441,7 @@ void run(Channel& channel, const std::string& request, int signal_fd, unsigned n
         if (pid != child) continue;
         ended = true;
         answer[0] = static_cast<std::uint32_t>(status);
-        if (kind != "top") answer[2] = count_processes(group);
+        if (kind != "top") answer[2] = count_survivors(group);
         kill_group();  // What stayed behind would hold the pipes open.
       }
     }
