@@ -273,8 +273,8 @@ unsigned count_processes(const std::string& group) {
   return count;
 }
 
-// The processes of a run that is over. Its launcher is still ending for a moment after the last word:
-// what stays stays longer than two seconds.
+// The processes of a run that is over. Its launcher is still ending for a moment after the last
+// word: what stays stays longer than two seconds.
 unsigned count_survivors(const std::string& group) {
   unsigned count = count_processes(group);
   for (int i = 0; i < 40 && count > 0; ++i) {

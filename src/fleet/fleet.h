@@ -1,0 +1,141 @@
+// The server's sandboxes: who has which, in what state, until when.
+//
+// A Fleet makes sandboxes (taking prepared ones from its pool), keeps their records in the
+// database, holds a connection to each that runs, and takes up those that it finds when the server
+// starts again. All of it belongs to the loop; what blocks goes to the loop's pool. APIs translate
+// requests to these calls and nothing else; teams are told apart here: another team's sandbox is
+// not there.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "fleet/box_client.h"
+#include "io/loop.h"
+
+namespace caisson::fleet {
+
+using WallClock = std::chrono::system_clock;
+
+enum class State : std::uint8_t { kRunning, kPaused };
+
+// What is to be made. Values are as the client gave them; create() judges them.
+struct NewSandbox {
+  std::string template_name;  // a template's name or id, or the name of an image
+  std::chrono::seconds timeout{300};
+  enum class OnTimeout : std::uint8_t { kKill, kPause } on_timeout = OnTimeout::kKill;
+  bool auto_resume = false;
+  bool secure = true;          // an access token is asked for
+  bool public_traffic = true;  // ports are reached without a traffic token
+  std::string mask_request_host;
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> env;
+};
+
+// A sandbox as clients see it.
+struct SandboxView {
+  std::string id;  // [a-z0-9]+
+  std::string template_id;
+  std::string alias;  // the template's name; may be empty
+  State state = State::kRunning;
+  WallClock::time_point started, end;  // end: of a paused one, when it was paused
+  std::uint32_t cpus = 1;
+  std::uint64_t memory_mib = 0, disk_mib = 0;
+  std::map<std::string, std::string> metadata;
+  NewSandbox::OnTimeout on_timeout = NewSandbox::OnTimeout::kKill;
+  bool auto_resume = false;
+  bool public_traffic = true;
+  std::string mask_request_host;
+  std::string access_token;   // empty: none is asked for
+  std::string traffic_token;  // empty: none is asked for
+};
+
+// One sandbox of a running server; held by shared_ptr, since requests of its clients outlive its
+// end. Belongs to the loop.
+class Served {
+ public:
+  virtual ~Served() = default;
+  virtual const SandboxView& view() const = 0;
+  virtual const std::string& team() const = 0;
+  // Variables of every command: the template's, then the client's, then E2B_SANDBOX and its like.
+  virtual const std::map<std::string, std::string>& env() const = 0;
+  virtual std::string default_user() const = 0;
+  virtual std::string default_workdir() const = 0;  // empty: the user's home
+  // The connection, for a sandbox that runs. Error: unavailable where it is paused or has ended.
+  // Borrowed until the loop's next turn: do not keep it over a wait; streams may be kept.
+  virtual Result<BoxClient*> client() = 0;
+  // It has ended, or is ending: from now on every client is told that there is no such sandbox. Set
+  // before anything inside is killed.
+  virtual bool ended() const = 0;
+  // Wakes at the end.
+  virtual io::Async<void> wait_ended() = 0;
+};
+
+struct ListQuery {
+  std::map<std::string, std::string> metadata;
+  bool running = true, paused = true;
+  std::optional<WallClock::time_point> started_after;  // inclusive
+  std::string template_name;                           // empty: all
+  bool ascending = false;                              // by start, else the newest first
+  std::size_t limit = 100;
+  std::string after;  // next_token of the page before
+};
+struct ListPage {
+  std::vector<SandboxView> sandboxes;
+  std::string next_token;  // empty: that was all
+  std::size_t running = 0;
+};
+
+// One sample of what a sandbox uses.
+struct Sample {
+  WallClock::time_point time;
+  double cpu_used_percent = 0;  // of one processor; 100 a processor
+  std::uint32_t cpus = 1;
+  std::uint64_t memory_used = 0, memory_total = 0, memory_cache = 0;
+  std::uint64_t disk_used = 0, disk_total = 0;
+};
+
+class Fleet {
+ public:
+  virtual ~Fleet() = default;
+
+  // Errors: invalid_argument, not_found (template), resource_exhausted (a quota of the team).
+  virtual io::Async<Result<std::shared_ptr<Served>>> create(std::string team,
+                                                            NewSandbox wanted) = 0;
+  // nullptr: there is none (for this team).
+  virtual std::shared_ptr<Served> find(std::string_view team, std::string_view id) = 0;
+  // Of any team: for the data plane, whose requests carry a sandbox's own token.
+  virtual std::shared_ptr<Served> find_any(std::string_view id) = 0;
+  virtual std::vector<std::shared_ptr<Served>> all_running() = 0;
+  // Error: invalid_argument for a token that is not one.
+  virtual Result<ListPage> list(std::string_view team, const ListQuery& query) = 0;
+
+  // All of these: not_found where there is none for this team; failed_precondition where its state
+  // does not allow it.
+  virtual io::Async<Status> kill(std::string team, std::string id) = 0;
+  enum class Timeout : std::uint8_t { kSet, kExtendOnly };
+  virtual io::Async<Status> set_timeout(std::string team, std::string id,
+                                        std::chrono::seconds from_now, Timeout how) = 0;
+  // kFiles: nothing that runs outlives it; a resumed sandbox boots anew from its files.
+  enum class Keep : std::uint8_t { kMemory, kFiles };
+  virtual io::Async<Status> pause(std::string team, std::string id, Keep keep) = 0;
+  // True: it was paused and runs again; false: it ran, and its time was extended where it was
+  // shorter.
+  virtual io::Async<Result<bool>> connect(std::string team, std::string id,
+                                          std::chrono::seconds timeout) = 0;
+  // Of a sandbox whose client asked for it: resumes it because somebody came. False: it stays.
+  virtual io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) = 0;
+  virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
+                                              std::optional<WallClock::time_point> from,
+                                              std::optional<WallClock::time_point> to) = 0;
+};
+
+}  // namespace caisson::fleet

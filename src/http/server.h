@@ -1,0 +1,107 @@
+// An HTTP/1.1 server over any Stream: reads requests, calls a handler, keeps connections alive.
+//
+// The server bounds everything that a client can make it hold or wait for (Limits). A handler is a
+// coroutine that gets one Exchange and answers it; what it leaves unread of the body is read and
+// dropped up to a bound, or the connection is closed. An answer that was begun and not finished
+// when the handler ends resets the connection, so that a client never takes a part for the whole.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "http/message.h"
+#include "io/stream.h"
+
+namespace caisson::http {
+
+struct Limits {
+  std::size_t head_bytes = 32 * 1024;  // request line and headers together; more: 431
+  std::size_t headers = 128;
+  std::chrono::seconds head_time{10};   // from the first byte to the end of the head; else 408
+  std::chrono::seconds idle_time{620};  // between requests on one connection
+  std::chrono::seconds body_time{60};   // without a byte of the body; else the connection ends
+  std::chrono::seconds write_time{60};  // in which the client takes nothing; else it ends
+  std::size_t connections = 12000;      // at once; the oldest idle one makes room, else 503
+};
+
+// One request and its answer. Owned by the server, borrowed by the handler while it runs.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual const RequestHead& request() const = 0;
+  const Target& target() const { return target_; }
+  // A number of this request for logs and the answer's X-Request-Id.
+  const std::string& id() const { return id_; }
+  virtual std::string peer() const = 0;
+  // Whether it came over TLS.
+  virtual bool secure() const = 0;
+
+  // The next piece of the body, at most `most` bytes; empty: it has ended. Sends "100 Continue"
+  // first where the client waits for it. Error: malformed or broken off.
+  virtual io::Async<Result<std::string>> read_some(std::size_t most) = 0;
+  // The whole body. Error: resource_exhausted where it is longer than `most` bytes (413).
+  io::Async<Result<std::string>> read_all(std::size_t most);
+  // What Content-Length says; nullopt: chunked. 0: there is none.
+  virtual std::optional<std::uint64_t> body_length() const = 0;
+
+  // The whole answer.
+  virtual io::Async<Status> respond(ResponseHead head, std::string body) = 0;
+  // An answer in pieces: with a Content-Length in `head` as many bytes as it says, else chunked (a
+  // client of HTTP/1.0 gets the connection's end instead). Each write is on its way when it
+  // returns.
+  virtual io::Async<Status> begin(ResponseHead head) = 0;
+  virtual io::Async<Status> write(std::string_view bytes) = 0;
+  virtual io::Async<Status> end() = 0;
+  bool begun() const { return begun_; }
+  // Ends the connection without an end of the answer: the client sees that it is not whole.
+  virtual void abort() = 0;
+  // Waits until the client has gone, without reading its body. For handlers that wait for something
+  // else beside it. Returns at once where pipelined bytes hide it.
+  virtual io::Async<void> wait_gone() = 0;
+  virtual bool gone() const = 0;
+
+  // After an answer 101 (or 2xx to CONNECT) that this call writes: the bare connection, for as long
+  // as the handler runs, and what came behind the head already. The connection ends with the
+  // handler.
+  struct Upgraded {
+    io::Stream* stream;
+    std::string early;
+  };
+  virtual io::Async<Result<Upgraded>> upgrade(ResponseHead head) = 0;
+
+ protected:
+  Target target_;
+  std::string id_;
+  bool begun_ = false;
+};
+
+using Handler = std::function<io::Async<void>(Exchange&)>;
+
+class Server {
+ public:
+  Server(io::Loop& loop, Limits limits, Handler handler);
+  ~Server();
+
+  // Serves one listener until drain() or the listener's end. `secure`: for Exchange::secure().
+  enum class Transport : std::uint8_t { kPlain, kTls };
+  void serve(std::unique_ptr<io::Listener> listener, Transport transport = Transport::kPlain);
+  // No more connections, none is kept alive; returns when every request has ended or at the time,
+  // when what is left is cut off.
+  io::Async<void> drain(io::Clock::time_point until);
+
+  struct Counts {
+    std::uint64_t connections = 0, connections_total = 0, requests_total = 0, refused_total = 0;
+  };
+  Counts counts() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace caisson::http

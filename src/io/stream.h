@@ -1,0 +1,62 @@
+// Byte streams of the server: TCP, unix sockets, and TLS over either, behind one interface.
+//
+// A Stream has one reader and one writer at a time, which may be different coroutines. A call that
+// waits when close() comes ends with Code::kCancelled. Nothing is buffered beyond what one call
+// has.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/fd.h"
+#include "io/async.h"
+#include "io/loop.h"
+
+namespace caisson::io {
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // At least one byte; 0: the peer will send no more. Error: unavailable where the connection
+  // broke, deadline_exceeded after the time of set_timeout().
+  virtual Async<Result<std::size_t>> read(std::span<char> into) = 0;
+  // All of it; returns when the kernel has taken the last byte, so whoever awaits it is held back
+  // by a slow reader.
+  virtual Async<Status> write(std::string_view bytes) = 0;
+  // The peer sees the end of what we send; reading goes on.
+  virtual Async<void> finish() = 0;
+  // Ends both directions at once and wakes who waits. With kReset the peer gets a reset instead of
+  // an end, so that it cannot take what it has for the whole.
+  enum class Close : unsigned char { kPlain, kReset };
+  virtual void close(Close how = Close::kPlain) = 0;
+  // How long a read or a write may make no progress; zero: for ever (as it is at first).
+  virtual void set_timeout(Clock::duration time) = 0;
+  // The peer's address as text ("127.0.0.1:5000"); empty for unix sockets.
+  virtual std::string peer() const = 0;
+};
+
+// Listening sockets, bound by sync functions since that is done once at start.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // The next connection. Out of descriptors it waits and tries again. Error: cancelled by close().
+  virtual Async<Result<std::unique_ptr<Stream>>> accept() = 0;
+  virtual void close() = 0;
+  // "127.0.0.1:3000"; with the port that the kernel chose where 0 was asked for.
+  virtual std::string address() const = 0;
+  virtual unsigned short port() const = 0;
+};
+
+// `address`: "HOST:PORT" or "[V6]:PORT" with a numeric host.
+Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& address);
+
+// Connects; Error: unavailable, with the address.
+Async<Result<std::unique_ptr<Stream>>> connect_unix(Loop& loop, std::string path);
+Async<Result<std::unique_ptr<Stream>>> connect_tcp(Loop& loop, std::string address);
+// A connected stream socket of any family that somebody else made.
+Result<std::unique_ptr<Stream>> adopt(Loop& loop, Fd socket);
+
+}  // namespace caisson::io
