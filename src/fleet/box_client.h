@@ -72,7 +72,9 @@ class BoxClient {
   void shutdown();
   bool gone() const;
   io::Async<void> wait_gone();
-  // Calls it on the loop when the connection has ended.
+  io::Async<void> wait_gone_until(io::Clock::time_point time);
+  // Calls it, once, on the loop when the connection has ended, which may be now; in place of what
+  // was to be called before. nullptr: nothing.
   void on_gone(std::function<void()> handler);
 
  private:

@@ -1,0 +1,81 @@
+// The fleet of one machine: sandboxes of this host's supervisors.
+//
+// Its sandboxes are in memory, their records in the database (fleet/records.h), written before a
+// client is told of a change; a fleet that starts again takes up what still runs and forgets what
+// does not. A clock of its own looks once a second at deadlines and takes samples. Belongs to the
+// loop.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fleet/fleet.h"
+#include "fleet/local_sandbox.h"
+#include "fleet/pool.h"
+#include "fleet/records.h"
+
+namespace caisson::fleet {
+
+// A template as the fleet needs it.
+struct Template {
+  std::string id;     // [a-z0-9-_]+; of an image that stands for itself its name
+  std::string alias;  // may be empty
+  Recipe recipe;
+  std::map<std::string, std::string> env;
+};
+
+// What a team may have at once.
+struct Quota {
+  std::size_t sandboxes = 1000;  // running
+  std::chrono::seconds longest{24 * 3600};
+};
+
+struct FleetOptions {
+  Pool::Sizes pool;
+  // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
+  std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
+  std::function<Quota(std::string_view team)> quota;
+  // Tokens of a sandbox, the same at every call ("access", "traffic").
+  std::function<std::string(std::string_view id, std::string_view purpose)> token;
+  Pool::Make make = make_sandbox;
+};
+
+class LocalFleet final : public Fleet {
+ public:
+  LocalFleet(io::Loop& loop, FleetOptions options, std::unique_ptr<Records> records);
+  ~LocalFleet() override;
+
+  struct Adopted {
+    std::size_t running = 0, paused = 0, lost = 0;
+  };
+  // Once, before anything else: takes up the sandboxes of an earlier server.
+  io::Async<Result<Adopted>> adopt();
+
+  io::Async<Result<std::shared_ptr<Served>>> create(std::string team, NewSandbox wanted) override;
+  std::shared_ptr<Served> find(std::string_view team, std::string_view id) override;
+  std::shared_ptr<Served> find_any(std::string_view id) override;
+  std::vector<std::shared_ptr<Served>> all_running() override;
+  Result<ListPage> list(std::string_view team, const ListQuery& query) override;
+  io::Async<Status> kill(std::string team, std::string id) override;
+  io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
+                                Timeout how) override;
+  io::Async<Status> pause(std::string team, std::string id, Keep keep) override;
+  io::Async<Result<bool>> connect(std::string team, std::string id,
+                                  std::chrono::seconds timeout) override;
+  io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) override;
+  Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
+                                      std::optional<WallClock::time_point> from,
+                                      std::optional<WallClock::time_point> to) override;
+
+  // What is ready, for metrics.
+  Pool::Counts pool_counts() const;
+  std::size_t size() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace caisson::fleet

@@ -1,0 +1,184 @@
+#include "fleet/local_sandbox.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/proto.h"
+
+namespace caisson::fleet {
+
+using proto::ControlOperation;
+using proto::Tag;
+using std::chrono::milliseconds;
+
+namespace {
+
+// A sandbox that is to be paused at its time, by us, is ended by its supervisor only when nobody
+// has done so for so long; a paused one waits without an end.
+constexpr std::chrono::minutes kPauseGrace{5};
+constexpr std::uint64_t kNoEnd = 365ull * 24 * 3600 * 1000;
+constexpr std::size_t kMostSamples = 120;  // ten minutes of one each five seconds
+
+proto::Fields deadline(std::uint64_t ms) {
+  proto::Fields fields;
+  fields.put_u64(Tag::kTimeLimitMs, ms);
+  return fields;
+}
+
+std::uint64_t ms_from_now(WallClock::time_point end) {
+  const auto left = std::chrono::duration_cast<milliseconds>(end - WallClock::now()).count();
+  return left > 0 ? static_cast<std::uint64_t>(left) : 0;
+}
+
+}  // namespace
+
+// Who changes a sandbox's state does so alone.
+class LocalSandbox::Turn {
+ public:
+  explicit Turn(std::shared_ptr<LocalSandbox> owner) : owner_(std::move(owner)) {}
+  ~Turn() {
+    owner_->busy_ = false;
+    owner_->turn_event_.notify();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::shared_ptr<LocalSandbox> owner_;
+};
+
+LocalSandbox::LocalSandbox(io::Loop& loop, std::string team, SandboxView view, Made made,
+                           std::unique_ptr<BoxClient> client)
+    : loop_(loop),
+      team_(std::move(team)),
+      view_(std::move(view)),
+      made_(std::move(made)),
+      client_(std::move(client)),
+      last_sample_(io::Clock::now()),
+      end_event_(loop),
+      turn_event_(loop) {
+  // The connection is ours and calls nobody when it is dropped with us.
+  client_->on_gone([this] { end(); });
+}
+
+LocalSandbox::~LocalSandbox() {
+  client_->on_gone(nullptr);
+}
+
+Result<BoxClient*> LocalSandbox::client() {
+  if (ended_) return fail(Error::unavailable("sandbox " + view_.id + " has ended"));
+  if (view_.state == State::kPaused)
+    return fail(Error::unavailable("sandbox " + view_.id + " is paused"));
+  return client_.get();
+}
+
+io::Async<void> LocalSandbox::wait_ended() {
+  const auto self = shared_from_this();
+  while (!ended_) co_await end_event_.wait();
+}
+
+io::Async<void> LocalSandbox::take_turn() {
+  while (busy_) co_await turn_event_.wait();
+  busy_ = true;
+}
+
+io::Async<Status> LocalSandbox::set_end(WallClock::time_point end) {
+  const auto self = shared_from_this();
+  co_await take_turn();
+  const Turn turn(self);
+  CO_TRY_ASSIGN(BoxClient * client, this->client());
+  const auto grace =
+      view_.on_timeout == NewSandbox::OnTimeout::kPause ? kPauseGrace : std::chrono::minutes(0);
+  CO_TRY(
+      co_await client->request(ControlOperation::kSetDeadline, deadline(ms_from_now(end + grace))));
+  view_.end = end;
+  co_return Status{};
+}
+
+io::Async<Status> LocalSandbox::freeze() {
+  const auto self = shared_from_this();
+  co_await take_turn();
+  const Turn turn(self);
+  CO_TRY_ASSIGN(BoxClient * client, this->client());
+  CO_TRY(co_await client->request(ControlOperation::kFreeze, {}));
+  // Only now: a sandbox that could not be frozen keeps its time.
+  CO_TRY(co_await client->request(ControlOperation::kSetDeadline, deadline(kNoEnd)));
+  view_.state = State::kPaused;
+  view_.end = WallClock::now();
+  co_return Status{};
+}
+
+io::Async<Status> LocalSandbox::thaw(WallClock::time_point end) {
+  const auto self = shared_from_this();
+  co_await take_turn();
+  const Turn turn(self);
+  if (ended_) co_return fail(Error::unavailable("sandbox " + view_.id + " has ended"));
+  if (view_.state == State::kRunning) co_return Status{};
+  const auto grace =
+      view_.on_timeout == NewSandbox::OnTimeout::kPause ? kPauseGrace : std::chrono::minutes(0);
+  CO_TRY(co_await client_->request(ControlOperation::kSetDeadline,
+                                   deadline(ms_from_now(end + grace))));
+  CO_TRY(co_await client_->request(ControlOperation::kThaw, {}));
+  view_.state = State::kRunning;
+  view_.end = end;
+  // What it used while it was paused is nothing.
+  last_cpu_micros_.reset();
+  co_return Status{};
+}
+
+void LocalSandbox::end() {
+  if (std::exchange(ended_, true)) return;
+  end_event_.notify();
+  // The handler may drop the fleet's reference to us.
+  const auto self = weak_from_this().lock();
+  if (const auto handler = std::exchange(on_end_, nullptr); handler != nullptr) handler(*this);
+}
+
+bool LocalSandbox::kill() {
+  if (ended_) return false;
+  end();
+  // Those who were woken run before this does, and cut their streams.
+  loop_.post([self = shared_from_this()] { self->client_->shutdown(); });
+  return true;
+}
+
+io::Async<bool> LocalSandbox::wait_removed(io::Clock::duration time) {
+  const auto self = shared_from_this();
+  const auto until = io::Clock::now() + time;
+  while (!client_->gone()) {
+    if (io::Clock::now() >= until) co_return false;
+    co_await client_->wait_gone_until(until);
+  }
+  co_return true;
+}
+
+io::Async<void> LocalSandbox::sample() {
+  const auto self = shared_from_this();
+  const auto client = this->client();
+  if (!client.has_value() || busy_) co_return;
+  const auto answer = co_await (*client)->request(ControlOperation::kUsage, {});
+  if (!answer.has_value() || ended_) co_return;
+  const auto fields = proto::FieldReader::parse(answer->back());
+  if (!fields.has_value()) co_return;
+  const auto number = [&](Tag tag) { return fields->number_or_none(tag).value_or(0); };
+  Sample sample{.time = WallClock::now(), .cpus = view_.cpus};
+  sample.memory_used = number(Tag::kMemoryNow);
+  sample.memory_total = view_.memory_mib << 20;
+  sample.disk_used = number(Tag::kDiskBytes);
+  sample.disk_total = view_.disk_mib << 20;
+  const std::uint64_t micros = number(Tag::kUserMicros) + number(Tag::kSystemMicros);
+  const auto now = io::Clock::now();
+  const double elapsed = std::chrono::duration<double, std::micro>(now - last_sample_).count();
+  if (last_cpu_micros_.has_value() && micros >= *last_cpu_micros_ && elapsed > 0)
+    sample.cpu_used_percent = 100.0 * static_cast<double>(micros - *last_cpu_micros_) / elapsed;
+  last_cpu_micros_ = micros;
+  last_sample_ = now;
+  samples_.push_back(sample);
+  if (samples_.size() > kMostSamples) samples_.pop_front();
+}
+
+bool LocalSandbox::due(WallClock::time_point now) const {
+  return !ended_ && view_.state == State::kRunning && now >= view_.end;
+}
+
+}  // namespace caisson::fleet

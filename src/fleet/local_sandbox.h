@@ -1,0 +1,76 @@
+// One sandbox of a LocalFleet: its record, its connection, and the order in which it ends.
+//
+// Ending has an order that clients rely on: first ended() is true, so that whoever asks is told
+// that there is no such sandbox; then who waits is woken, and cuts what it streams; then what runs
+// inside is killed. Belongs to the loop; held by shared_ptr.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fleet/fleet.h"
+#include "fleet/maker.h"
+
+namespace caisson::fleet {
+
+class LocalSandbox final : public Served, public std::enable_shared_from_this<LocalSandbox> {
+ public:
+  LocalSandbox(io::Loop& loop, std::string team, SandboxView view, Made made,
+               std::unique_ptr<BoxClient> client);
+  ~LocalSandbox() override;
+
+  const SandboxView& view() const override { return view_; }
+  const std::string& team() const override { return team_; }
+  const std::map<std::string, std::string>& env() const override { return env_; }
+  std::string default_user() const override { return made_.user; }
+  std::string default_workdir() const override { return made_.workdir; }
+  Result<BoxClient*> client() override;
+  bool ended() const override { return ended_; }
+  io::Async<void> wait_ended() override;
+
+  void set_env(std::map<std::string, std::string> env) { env_ = std::move(env); }
+  const std::string& host_id() const { return made_.id; }
+  // Calls it, once, when the sandbox has ended by whatever means.
+  void on_end(std::function<void(LocalSandbox&)> handler) { on_end_ = std::move(handler); }
+
+  // All of these change the view when the supervisor has done it. One at a time: who comes
+  // meanwhile waits.
+  io::Async<Status> set_end(WallClock::time_point end);
+  io::Async<Status> freeze();
+  io::Async<Status> thaw(WallClock::time_point end);
+  // Ends it; true for the call that did.
+  bool kill();
+  // Waits until nothing of it runs any more, at most so long.
+  io::Async<bool> wait_removed(io::Clock::duration time);
+
+  // Takes a sample; errors are left out.
+  io::Async<void> sample();
+  const std::deque<Sample>& samples() const { return samples_; }
+  // What it was asked to do at its deadline is done by the fleet's clock.
+  bool due(WallClock::time_point now) const;
+  bool busy() const { return busy_; }
+
+ private:
+  class Turn;
+  io::Async<void> take_turn();
+  void end();
+
+  io::Loop& loop_;
+  std::string team_;
+  SandboxView view_;
+  Made made_;
+  std::map<std::string, std::string> env_;
+  std::unique_ptr<BoxClient> client_;
+  std::function<void(LocalSandbox&)> on_end_;
+  std::deque<Sample> samples_;
+  std::optional<std::uint64_t> last_cpu_micros_;
+  io::Clock::time_point last_sample_;
+  io::Event end_event_, turn_event_;
+  bool ended_ = false;
+  bool busy_ = false;
+};
+
+}  // namespace caisson::fleet

@@ -1,0 +1,38 @@
+// Makes kept sandboxes: the part of the fleet that blocks, for the loop's pool.
+//
+// A Recipe is all that distinguishes one sandbox from another before a client has it; what belongs
+// to a client (its variables, its metadata, its time) comes later, so that sandboxes can be made
+// ahead (fleet/pool.h). Thread-safe: a call has no state but the host's.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+
+namespace caisson::fleet {
+
+struct Recipe {
+  std::string image;  // as the store resolves it
+  std::uint64_t cpu_milli = 1000;
+  std::uint64_t memory_bytes = 512ull << 20;
+  std::uint64_t disk_bytes = 256ull << 20;
+  std::uint64_t pids = 1024;
+  auto operator<=>(const Recipe&) const = default;
+};
+
+struct Made {
+  std::string id;       // of the sandbox on this host, [a-z0-9]{16}
+  std::string socket;   // its supervisor's
+  std::string user;     // who commands run as by default
+  std::string workdir;  // the image's; empty: the user's home
+};
+
+// A sandbox without a deadline, that nobody is connected to. Errors: those of Sandbox::create().
+Result<Made> make_sandbox(const Recipe& recipe);
+
+// The socket of a sandbox of this run directory.
+std::string socket_of(const std::string& id);
+
+}  // namespace caisson::fleet

@@ -1,0 +1,150 @@
+#include "fleet/pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <utility>
+
+namespace caisson::fleet {
+namespace {
+
+// Sandboxes made in the background at once: more would take the processors from who waits.
+constexpr std::size_t kMostMaking = 2;
+constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
+
+}  // namespace
+
+struct Pool::State : std::enable_shared_from_this<Pool::State> {
+  State(io::Loop& owner, Sizes wanted, Make maker)
+      : loop(owner), sizes(std::move(wanted)), make(std::move(maker)) {}
+
+  io::Loop& loop;
+  const Sizes sizes;
+  const Make make;
+  std::map<Recipe, std::deque<Ready>> ready;
+  std::map<Recipe, std::size_t> under_way;
+  std::size_t making = 0;
+  bool closed = false;
+  bool pausing = false;
+  std::chrono::milliseconds pause = kFirstPause;
+  Counts totals;
+
+  io::Async<Result<Ready>> prepare(Recipe recipe);
+  // Starts what is missing and may be made now.
+  void refill();
+  static io::Async<void> fill_one(std::shared_ptr<State> self, Recipe recipe);
+  static io::Async<void> pause_then_refill(std::shared_ptr<State> self);
+  void forget_dead(std::deque<Ready>& row) {
+    std::erase_if(row, [](const Ready& one) { return one.client->gone(); });
+  }
+};
+
+io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
+  auto job = [maker = make, recipe] { return maker(recipe); };
+  CO_TRY_ASSIGN(Made made, co_await loop.in_pool(std::move(job)));
+  CO_TRY_ASSIGN(auto client, co_await BoxClient::connect(loop, made.socket));
+  co_return Ready{.made = std::move(made), .client = std::move(client)};
+}
+
+io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
+  auto made = co_await self->prepare(recipe);
+  --self->making;
+  --self->under_way[recipe];
+  if (!made.has_value()) {
+    ++self->totals.failed_total;
+    if (!self->pausing && !self->closed) {
+      self->pausing = true;
+      self->loop.spawn(pause_then_refill(self));
+    }
+    co_return;
+  }
+  self->pause = kFirstPause;
+  if (self->closed) {
+    made->client->shutdown();
+    co_await made->client->wait_gone();
+    co_return;
+  }
+  const std::weak_ptr<State> weak = self;
+  made->client->on_gone([weak, recipe] {
+    // Not from within the connection that ends.
+    const auto state = weak.lock();
+    if (state == nullptr || state->closed) return;
+    state->loop.post([state, recipe] {
+      state->forget_dead(state->ready[recipe]);
+      state->refill();
+    });
+  });
+  self->ready[recipe].push_back(std::move(*made));
+  self->refill();
+}
+
+io::Async<void> Pool::State::pause_then_refill(std::shared_ptr<State> self) {
+  co_await io::Loop::sleep(self->pause);
+  self->pause = std::min(self->pause * 2, kLongestPause);
+  self->pausing = false;
+  self->refill();
+}
+
+void Pool::State::refill() {
+  if (closed || pausing) return;
+  for (const auto& [recipe, wanted] : sizes) {
+    while (making < kMostMaking && ready[recipe].size() + under_way[recipe] < wanted) {
+      ++making;
+      ++under_way[recipe];
+      loop.spawn(fill_one(shared_from_this(), recipe));
+    }
+  }
+}
+
+Pool::Pool(io::Loop& loop, Sizes sizes, Make make)
+    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make))) {
+  state_->refill();
+}
+
+Pool::~Pool() {
+  state_->closed = true;
+  for (auto& [recipe, row] : state_->ready) {
+    for (Ready& one : row) {
+      one.client->on_gone(nullptr);
+      one.client->shutdown();
+    }
+  }
+  // The connections live on until their sandboxes have ended.
+  for (auto& [recipe, row] : std::exchange(state_->ready, {})) {
+    for (Ready& one : row) {
+      auto wait = [](std::unique_ptr<BoxClient> client) -> io::Async<void> {
+        co_await client->wait_gone();
+      };
+      state_->loop.spawn(wait(std::move(one.client)));
+    }
+  }
+}
+
+io::Async<Result<Ready>> Pool::take(Recipe recipe) {
+  const std::shared_ptr<State> state = state_;
+  const auto row = state->ready.find(recipe);
+  if (row != state->ready.end()) {
+    state->forget_dead(row->second);
+    if (!row->second.empty()) {
+      Ready one = std::move(row->second.front());
+      row->second.pop_front();
+      one.client->on_gone(nullptr);
+      ++state->totals.taken_total;
+      // After the client has its answer.
+      state->loop.post([state] { state->refill(); });
+      co_return one;
+    }
+  }
+  ++state->totals.missed_total;
+  co_return co_await state->prepare(recipe);
+}
+
+Pool::Counts Pool::counts() const {
+  Counts counts = state_->totals;
+  counts.making = state_->making;
+  for (const auto& [recipe, row] : state_->ready) counts.ready += row.size();
+  for (const auto& [recipe, wanted] : state_->sizes) counts.wanted += wanted;
+  return counts;
+}
+
+}  // namespace caisson::fleet

@@ -1,0 +1,51 @@
+// Sandboxes made ahead, so that a client's create finds one that is up already.
+//
+// For each recipe of the operator's a number of sandboxes is kept ready: namespaces, mounts and
+// guest are there, nobody has run anything in them. What is taken is made anew in the background, a
+// few at a time, and after a failure not before a pause that doubles. A sandbox that ended by
+// itself is noticed and replaced. What was not taken when the pool is dropped is ended. Belongs to
+// the loop.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "fleet/box_client.h"
+#include "fleet/maker.h"
+#include "io/loop.h"
+
+namespace caisson::fleet {
+
+// A sandbox that is up, and the connection to it.
+struct Ready {
+  Made made;
+  std::unique_ptr<BoxClient> client;
+};
+
+class Pool {
+ public:
+  // How many of each recipe are kept ready.
+  using Sizes = std::map<Recipe, std::size_t>;
+  using Make = std::function<Result<Made>(const Recipe&)>;  // blocks; called on the loop's pool
+
+  Pool(io::Loop& loop, Sizes sizes, Make make = make_sandbox);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  // One that is ready, or one that is made now. Errors: those of making and connecting.
+  io::Async<Result<Ready>> take(Recipe recipe);
+
+  struct Counts {
+    std::size_t ready = 0, wanted = 0, making = 0;
+    std::uint64_t taken_total = 0, missed_total = 0, failed_total = 0;
+  };
+  Counts counts() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace caisson::fleet

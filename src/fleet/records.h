@@ -1,0 +1,33 @@
+// What a fleet must find again when it starts anew: one record a sandbox.
+//
+// The interface; over the database in fleet/database_records.h, in memory for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fleet/fleet.h"
+#include "io/async.h"
+
+namespace caisson::fleet {
+
+// Tokens are not kept: they follow from the server's secret and the id.
+struct Record {
+  std::string team;
+  SandboxView view;
+  std::string host_id, user, workdir;
+  bool secure = true;
+  std::chrono::seconds timeout{0};  // what the client asked for last, for a resume by traffic
+  std::map<std::string, std::string> env;
+};
+
+class Records {
+ public:
+  virtual ~Records() = default;
+  // In place of one with the same id.
+  virtual io::Async<Status> put(Record record) = 0;
+  virtual io::Async<Status> remove(std::string id) = 0;
+  virtual io::Async<Result<std::vector<Record>>> all() = 0;
+};
+
+}  // namespace caisson::fleet
