@@ -253,7 +253,8 @@ enum class ControlOperation : std::uint8_t {
   kCloseConnections = 5,
   kReseed = 6,
   // On stream 0 from a client to the supervisor; the guest never sees them. Each is answered by an
-  // EVENT on stream 0 with the same kControlOperation and kRequest.
+  // EVENT on stream 0 with the same kControlOperation and kRequest, kListCommands by one for each
+  // command, which has kCommand, and a last one, which has not.
   kSetDeadline = 16,
   kFreeze = 17,
   kThaw = 18,

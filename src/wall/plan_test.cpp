@@ -166,7 +166,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 4"));
+              HasSubstr("plan: version: found 9; allowed is 5"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
