@@ -16,6 +16,7 @@
 #pragma once
 
 #include <caisson/error.h>
+#include <caisson/life.h>
 #include <caisson/result.h>
 #include <caisson/spec.h>
 
@@ -118,7 +119,7 @@ struct SandboxInfo {
   std::vector<std::string> command;
   std::int64_t created_ms = 0;              // Unix time
   std::optional<std::int64_t> deadline_ms;  // Unix time; none: unlimited
-  bool detached = false;
+  Life life = Life::kOwner;
   std::uint32_t owner_uid = 0;  // on the host
   // Who commands run as unless they say otherwise, and that user's numbers inside.
   std::string user;
@@ -166,7 +167,7 @@ class Sandbox {
 
   Sandbox(Sandbox&&) noexcept;
   Sandbox& operator=(Sandbox&&) noexcept;
-  // Ends the sandbox as close() does, unless it is detached or was connected to.
+  // Ends the sandbox as close() does, unless it outlives its maker or was connected to.
   ~Sandbox();
 
   const SandboxInfo& info() const;
@@ -218,25 +219,27 @@ class Sandbox {
 };
 
 struct CreateOptions {
-  // The sandbox outlives this object. It lives for its first command: until that ends, also for its
-  // limits, or until `end()` of any connection to it.
-  bool detached = false;
+  // kMainCommand lives for its first command: until that ends, also for its limits. kKept lives
+  // until the spec's timeout, which is then the sandbox's and can be moved (set_deadline()); its
+  // commands have no time of their own. Both also end by `end()` of any connection to them.
+  Life life = Life::kOwner;
   // What Sandbox::begin() gave; taken from there.
   Sandbox::Begun* begun = nullptr;
   // The command that the first run() will be given: it is asked for at once, so that it starts
-  // without another round to the sandbox and back. Borrowed for the call. Not for a detached
-  // sandbox, and of no effect where the spec copies something in, which has to be there before.
+  // without another round to the sandbox and back. Borrowed for the call. Only
+  // with Life::kOwner, and of no effect where the spec copies something in, which has to be there
+  // before.
   const Command* first_command = nullptr;
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.
   bool only_command = false;
-  // Sandbox::take_layer() is wanted. Not for the host image, nor for a detached sandbox. Whose
+  // Sandbox::take_layer() is wanted. Not for the host image; only with Life::kOwner. Whose
   // files of the image are whose is settled by the spec's user, as everywhere: who runs a command
   // as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
   // Command::user.
   bool keep_layer = false;
   // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside
-  // reaches anything. Not for a detached sandbox.
+  // reaches anything. Only with Life::kOwner.
   bool egress_listener = false;
   // This image instead of the one that the spec names, which is then only what the sandbox says it
   // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.

@@ -179,14 +179,31 @@ enum class Tag : std::uint16_t {
   kLimitHit = 164,
   kVerdictCause = 165,   // one word that narrows the verdict; base/verdict.h
   kVerdictDetail = 166,  // a sentence for people
-  // client to supervisor only, exec OPEN without kArg: join the sandbox's first command. u8: 0
-  // sends
-  // what is kept of its output and closes, 1 also what comes until it ends. The CLOSE of a command
-  // that has ended carries its verdict, that of one that still runs no kVerdict. DATA needs credit,
-  // as everywhere; shutdown on the stream leaves it.
+  // client to supervisor only, exec OPEN without kArg: join the sandbox's main command, or the kept
+  // one that kCommand names. u8: 0 sends what is kept of its output and closes, 1 also what comes
+  // until it ends, 2 only what comes from now on. The CLOSE of a command that has ended carries its
+  // verdict, that of one that still runs no kVerdict. DATA needs credit, as everywhere.
   kAttach = 167,
   kMissed = 168,  // EVENT of an attached stream: u64 bytes that were kept no more when it came on
+  // Between a client and the supervisor: docs/formats/guest-protocol.md, "The supervisor's
+  // clients".
+  kRequest = 169,     // CONTROL of stream 0 and the EVENT that answers: u32, the client's choice
+  kDeadlineMs = 170,  // u64, Unix time; 0: none
+  kKeep = 171,        // exec OPEN: u8 1, the command survives its client
+  kLabel = 172,       // exec OPEN with kKeep: at most kMaxLabel bytes, opaque
+  kCommand = 173,     // u32: the supervisor's number of a kept command
+  kKeepOutput = 174,  // exec OPEN with kKeep: u32, bytes of output that are kept
+  kStartedMs = 175,   // u64, Unix time
+  // The sandbox's counters
+  kMemoryNow = 176,
+  kMemoryPeak = 177,
+  kPidsNow = 178,
+  kPidsPeak = 179,
+  kDiskBytes = 180,
+  kDiskInodes = 181,
+  kFrozen = 182,  // u8
 };
+inline constexpr std::size_t kMaxLabel = 8 * 1024;
 
 enum class FileOperation : std::uint8_t {
   kStat = 1,
@@ -235,6 +252,16 @@ enum class ControlOperation : std::uint8_t {
   kListProcesses = 4,
   kCloseConnections = 5,
   kReseed = 6,
+  // On stream 0 from a client to the supervisor; the guest never sees them. Each is answered by an
+  // EVENT on stream 0 with the same kControlOperation and kRequest, kListCommands by one for each
+  // command, which has kCommand, and a last one, which has not.
+  kSetDeadline = 16,
+  kFreeze = 17,
+  kThaw = 18,
+  kUsage = 19,
+  kListCommands = 20,
+  // The one without an answer: whoever made a kept sandbox is done, and may go from now on.
+  kSettle = 21,
 };
 
 // Builds a field list.

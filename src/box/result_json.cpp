@@ -3,12 +3,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/encoding.h"
 
 namespace caisson::box {
 namespace {
+
+// In Life's order.
+constexpr std::array<std::string_view, kLives> kLifeNames = {"owner", "main_command", "kept"};
 
 std::string signal_name(std::uint32_t signal) {
   const char* name = ::sigabbrev_np(static_cast<int>(signal));
@@ -122,7 +126,8 @@ json::Value info_value(const SandboxInfo& info) {
   value.set("created_ms", info.created_ms);
   value.set("deadline_ms",
             info.deadline_ms.has_value() ? json::Value(*info.deadline_ms) : json::Value(nullptr));
-  value.set("detached", info.detached);
+  value.set("detached", info.life != Life::kOwner);
+  value.set("life", kLifeNames[static_cast<std::size_t>(info.life)]);
   value.set("owner_uid", info.owner_uid);
   value.set("user", info.user);
   value.set("uid", info.uid);
@@ -174,8 +179,11 @@ Result<SandboxInfo> parse_info(std::string_view text) {
   if (const json::Value* deadline = value.find("deadline_ms");
       deadline != nullptr && deadline->as_integer() != nullptr)
     info.deadline_ms = *deadline->as_integer();
-  const json::Value* detached = value.find("detached");
-  info.detached = detached != nullptr && detached->as_bool() != nullptr && *detached->as_bool();
+  const json::Value* life = value.find("life");
+  if (life == nullptr || life->as_string() == nullptr) return missing("life");
+  const auto name = std::ranges::find(kLifeNames, *life->as_string());
+  if (name == kLifeNames.end()) return missing("life");
+  info.life = static_cast<Life>(name - kLifeNames.begin());
   for (const auto& [key, into] : {std::pair{std::string_view("owner_uid"), &info.owner_uid},
                                   {"uid", &info.uid},
                                   {"gid", &info.gid}}) {

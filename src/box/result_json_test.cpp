@@ -105,7 +105,7 @@ TEST(Info, SurvivesItsText) {
   info.command = {"a", "b c"};
   info.created_ms = 123;
   info.deadline_ms = 456;
-  info.detached = true;
+  info.life = Life::kKept;
   info.owner_uid = 1000;
   info.user = "user";
   info.uid = 1000;
@@ -115,7 +115,7 @@ TEST(Info, SurvivesItsText) {
   EXPECT_EQ(back->id, "abc");
   EXPECT_EQ(back->command, info.command);
   EXPECT_EQ(back->deadline_ms, info.deadline_ms);
-  EXPECT_TRUE(back->detached);
+  EXPECT_EQ(back->life, Life::kKept);
   EXPECT_EQ(back->gid, 7u);
 }
 

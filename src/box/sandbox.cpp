@@ -295,11 +295,13 @@ Result<Sandbox::Begun> Sandbox::begin() {
 
 Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& options) {
   TRY(check_wall(spec.values()));
-  if (options.detached && options.first_command != nullptr)
-    return fail(Error::invalid("first_command: a detached sandbox gets its command by start()"));
-  if (options.detached && (options.keep_layer || options.egress_listener))
+  const bool outlives = options.life != Life::kOwner;
+  if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
-        "keep_layer, egress_listener: a detached sandbox outlives whoever they are handed to"));
+        "first_command: a sandbox that outlives its maker gets its command by start()"));
+  if (outlives && (options.keep_layer || options.egress_listener))
+    return fail(Error::invalid(
+        "keep_layer, egress_listener: this sandbox outlives whoever they are handed to"));
   auto state = std::make_unique<State>();
   Begun begun;
   if (options.begun != nullptr) begun = std::move(*options.begun);
@@ -360,7 +362,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     state->outputs.emplace_back(output.path, std::move(*target));
   }
   plan.id = launch.id();
-  plan.detached = options.detached ? 1 : 0;
+  plan.life = options.life;
   plan.keep_layer = options.keep_layer ? 1 : 0;
   plan.egress = options.egress_listener ? 1 : 0;
   // What is copied in has to be there before the command is.
@@ -373,7 +375,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   info.created_ms = now_ms();
   if (plan.timeout_ms != 0)
     info.deadline_ms = info.created_ms + static_cast<std::int64_t>(plan.timeout_ms);
-  info.detached = options.detached;
+  info.life = options.life;
   info.owner_uid = ::geteuid();
   info.user = state->account.user;
   info.uid = state->account.uid;
@@ -398,7 +400,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   auto filled = state->copy_grants(spec.values(), copied);
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {
-    sandbox.state_->info.detached = false;
+    sandbox.state_->info.life = Life::kOwner;
     static_cast<void>(sandbox.close());
     return fail(std::move(filled).error());
   }
@@ -495,7 +497,7 @@ Status Sandbox::fetch_outputs() {
 Status Sandbox::close() {
   if (state_->closed) return {};
   state_->closed = true;
-  if (!state_->launch.has_value() || state_->info.detached) {
+  if (!state_->launch.has_value() || state_->info.life != Life::kOwner) {
     if (state_->launch.has_value()) state_->launch->leave();
     state_->connection.reset();
     return {};

@@ -104,7 +104,7 @@ int input_descriptor(const Parsed& parsed, const Fd& file) {
 
 int run_detached(const SandboxSpec& spec, const Command& command, Sandbox::Begun begun,
                  const Report& report) {
-  auto sandbox = Sandbox::create(spec, {.detached = true, .begun = &begun});
+  auto sandbox = Sandbox::create(spec, {.life = Life::kMainCommand, .begun = &begun});
   if (!sandbox.has_value()) return fail_run(sandbox.error(), report);
   for (const std::string& remark : sandbox->notes()) note(remark);
   auto ended = sandbox->start(command);

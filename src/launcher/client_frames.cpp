@@ -36,7 +36,7 @@ void Supervisor::drop_client(std::uint64_t id) {
   const bool first = clients_.at(id).first;
   forget_client(id);
   // A detached sandbox lives for its main command; whoever died before giving it one gives none.
-  if (first && (plan_.detached == 0 || !main_opened_)) return end("its owner is gone");
+  if (first && (plan_.life == Life::kOwner || !main_opened_)) return end("its owner is gone");
   for (auto& [number, stream] : streams_) {
     if (stream.client != id) continue;
     stream.client = 0;

@@ -56,7 +56,7 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
   stream.command = std::make_unique<Command>(plan_, std::move(slot));
   if (!main_opened_) {
     main_opened_ = true;
-    stream.main = plan_.detached != 0;
+    stream.main = plan_.life == Life::kMainCommand;
   }
   // Whoever else runs something in it meanwhile does not end it.
   stream.last = plan_.single != 0 && clients_.at(id).first;

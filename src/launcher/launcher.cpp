@@ -83,7 +83,7 @@ Status read_plan(int control_fd, Request& request) {
   if (plan.id != request.plan.id)
     return fail(Error::invalid("the plan is another sandbox's than was announced"));
   // Whoever reads the client's stderr to its end must not wait for a sandbox that outlives it.
-  if (plan.detached != 0 && ::dup2(0, 2) < 0) return fail_errno("dup2");
+  if (plan.life != Life::kOwner && ::dup2(0, 2) < 0) return fail_errno("dup2");
   request.client = std::move(message.descriptors[0]);
   for (std::size_t i = 1; i < message.descriptors.size(); ++i) {
     plan.descriptors.push_back(message.descriptors[i].get());
@@ -341,7 +341,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   bool orderly = false;
   if (handle) {
     orderly = wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
-                           request->plan.detached != 0 ? -1 : control_fd);
+                           request->plan.life != Life::kOwner ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);

@@ -426,7 +426,7 @@ TEST(Supervisor, TheOwnersDeathEndsTheSandbox) {
 
 wall::Plan detached_plan() {
   wall::Plan plan;
-  plan.detached = 1;
+  plan.life = Life::kMainCommand;
   return plan;
 }
 

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 4;
+constexpr std::uint16_t kVersion = 5;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -39,6 +39,9 @@ class Writer {
     number(static_cast<std::uint8_t>(value ? 1 : 0), name);
   }
   void image(const PlanImage& value, std::string_view name) {
+    number(static_cast<std::uint8_t>(value), name);
+  }
+  void life(const Life& value, std::string_view name) {
     number(static_cast<std::uint8_t>(value), name);
   }
   std::string take() { return std::move(out_); }
@@ -90,6 +93,12 @@ class Reader {
     below(byte, 3, name);
     value = static_cast<PlanImage>(ok() ? byte : 0);
   }
+  void life(Life& value, std::string_view name) {
+    std::uint8_t byte = 0;
+    number(byte, name);
+    below(byte, kLives, name);
+    value = static_cast<Life>(ok() ? byte : 0);
+  }
 
   void below(std::uint64_t value, std::uint64_t end, std::string_view name) {
     if (value < end) return;
@@ -134,7 +143,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.layer, "layer");
   archive.number(plan.layer_fd, "layer_fd");
   archive.number(plan.require_hard_limits, "require_hard_limits");
-  archive.number(plan.detached, "detached");
+  archive.life(plan.life, "life");
   archive.number(plan.single, "single");
   archive.number(plan.keep_layer, "keep_layer");
   archive.number(plan.egress, "egress");
@@ -217,7 +226,6 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.layer, policy::kLayerNames.size(), "layer");
   reader.below(plan.layer_fd, lies_on_disk(plan) ? descriptor_count : 1, "layer_fd");
   reader.below(plan.require_hard_limits, 2, "require_hard_limits");
-  reader.below(plan.detached, 2, "detached");
   reader.below(plan.single, 2, "single");
   // The host image has no overlay.
   reader.below(plan.keep_layer, plan.image == PlanImage::kHost ? 1 : 2, "keep_layer");

@@ -3,6 +3,7 @@
 // that travels with the plan.
 #pragma once
 
+#include <caisson/life.h>
 #include <caisson/result.h>
 
 #include <array>
@@ -57,8 +58,8 @@ struct Plan {
   std::uint8_t layer = 0;            // policy::LayerKind
   std::uint32_t layer_fd = 0;        // index; kQuota only: the directory in which the layer lies
   std::uint8_t require_hard_limits = 0;
-  std::uint8_t detached = 0;  // survives its first client
-  std::uint8_t single = 0;    // ends with its first command, whose result is all that is wanted
+  Life life = Life::kOwner;
+  std::uint8_t single = 0;  // ends with its first command, whose result is all that is wanted
   // What set-up hands out to whoever asked (handouts.h): the overlay's upper directory; a listener
   // in the sandbox's network namespace.
   std::uint8_t keep_layer = 0, egress = 0;

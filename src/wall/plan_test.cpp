@@ -35,7 +35,7 @@ Plan full_plan() {
   plan.layer = 1;
   plan.layer_fd = 2;
   plan.require_hard_limits = 1;
-  plan.detached = 1;
+  plan.life = Life::kKept;
   plan.single = 1;
   plan.keep_layer = 1;
   plan.egress = 1;
@@ -90,7 +90,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->layer, plan.layer);
   EXPECT_EQ(decoded->layer_fd, plan.layer_fd);
   EXPECT_EQ(decoded->require_hard_limits, plan.require_hard_limits);
-  EXPECT_EQ(decoded->detached, plan.detached);
+  EXPECT_EQ(decoded->life, plan.life);
   EXPECT_EQ(decoded->single, plan.single);
   EXPECT_EQ(decoded->keep_layer, plan.keep_layer);
   EXPECT_EQ(decoded->egress, plan.egress);
@@ -166,7 +166,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 4"));
+              HasSubstr("plan: version: found 9; allowed is 5"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -214,7 +214,7 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.layer_fd = 4; }, "plan: layer_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.layer = 0; }, "plan: layer_fd: found 2; allowed is 0 to 0"},
       {[](Plan& p) { p.require_hard_limits = 2; }, "plan: require_hard_limits: found 2"},
-      {[](Plan& p) { p.detached = 255; }, "plan: detached: found 255"},
+      {[](Plan& p) { p.life = static_cast<Life>(3); }, "plan: life: found 3; allowed is 0 to 2"},
       {[](Plan& p) { p.single = 2; }, "plan: single: found 2"},
       {[](Plan& p) { p.keep_layer = 2; }, "plan: keep_layer: found 2; allowed is 0 to 1"},
       {[](Plan& p) { p.egress = 2; }, "plan: egress: found 2"},

@@ -95,7 +95,7 @@ Result<Running> start(const Plan& plan, const image::SharedRoot& shared) {
   values.limits.memory = 128ull << 20;
   values.limits.disk = 16ull << 20;
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(values));
-  TRY_ASSIGN(running.sandbox, Sandbox::create(spec, {.detached = true, .root = &image}));
+  TRY_ASSIGN(running.sandbox, Sandbox::create(spec, {.life = Life::kMainCommand, .root = &image}));
   TRY_ASSIGN(const auto ended, running.sandbox->start({.arguments = plan.program}));
   if (ended.has_value()) return fail(Error::internal("the program ended at once"));
   return running;
