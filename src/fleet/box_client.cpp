@@ -212,6 +212,11 @@ BoxClient::~BoxClient() {
 io::Async<Result<std::unique_ptr<BoxClient>>> BoxClient::connect(io::Loop& loop,
                                                                  std::string socket_path) {
   CO_TRY_ASSIGN(auto socket, co_await io::connect_unix(loop, std::move(socket_path)));
+  co_return co_await connect(loop, std::move(socket));
+}
+
+io::Async<Result<std::unique_ptr<BoxClient>>> BoxClient::connect(
+    io::Loop& loop, std::unique_ptr<io::Stream> socket) {
   socket->set_timeout(kHelloTime);
   proto::Fields hello;
   hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);

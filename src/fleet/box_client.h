@@ -8,10 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/proto.h"
 #include "io/async.h"
@@ -60,6 +62,9 @@ class BoxClient {
   // `socket_path`: RUN/sandboxes/ID/socket. Returns when both sides have said HELLO.
   static io::Async<Result<std::unique_ptr<BoxClient>>> connect(io::Loop& loop,
                                                                std::string socket_path);
+  // The same over a connection that stands.
+  static io::Async<Result<std::unique_ptr<BoxClient>>> connect(io::Loop& loop,
+                                                               std::unique_ptr<io::Stream> socket);
   ~BoxClient();
 
   // Error: unavailable where the sandbox has gone, resource_exhausted with too many open streams.
@@ -77,8 +82,9 @@ class BoxClient {
   // was to be called before. nullptr: nothing.
   void on_gone(std::function<void()> handler);
 
+  struct State;  // for box_client.cpp alone
+
  private:
-  struct State;
   explicit BoxClient(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
