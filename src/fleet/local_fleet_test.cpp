@@ -1,0 +1,310 @@
+#include "fleet/local_fleet.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fleet/fake_host_for_test.h"
+
+namespace caisson::fleet {
+namespace {
+
+using proto::ControlOperation;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Contains;
+using testing::HasSubstr;
+
+// Survives the fleet, as a database does.
+using Kept = std::map<std::string, Record>;
+
+class MemoryRecords final : public Records {
+ public:
+  explicit MemoryRecords(Kept& kept) : kept_(kept) {}
+  io::Async<Status> put(Record record) override {
+    if (full_disk) co_return fail(Error::exhausted("the database's disk is full"));
+    std::string id = record.view.id;
+    kept_.insert_or_assign(std::move(id), std::move(record));
+    co_return Status{};
+  }
+  io::Async<Status> remove(std::string id) override {
+    kept_.erase(id);
+    co_return Status{};
+  }
+  io::Async<Result<std::vector<Record>>> all() override {
+    std::vector<Record> all;
+    for (const auto& [id, record] : kept_) all.push_back(record);
+    co_return all;
+  }
+  static inline bool full_disk = false;
+
+ private:
+  Kept& kept_;
+};
+
+class LocalFleetTest : public testing::Test {
+ public:
+  // Runs a body on a loop with a fleet of this host and these records.
+  template <typename Body>
+  void with_fleet(Body body) {
+    io::Loop loop(2);
+    auto task = [](io::Loop& on, LocalFleetTest& test, Body& run) -> io::Async<void> {
+      {
+        LocalFleet fleet(on, test.options(), std::make_unique<MemoryRecords>(test.kept_));
+        co_await run(fleet, test);
+      }
+      on.stop();
+    };
+    loop.spawn(task(loop, *this, body));
+    loop.run();
+  }
+
+  FleetOptions options() {
+    FleetOptions options;
+    options.pool = pool_;
+    options.find_template = [](std::string, std::string name) -> io::Async<Result<Template>> {
+      if (name != "base") co_return fail(Error::not_found("template '" + name + "' not found"));
+      co_return Template{.id = "base-id",
+                         .alias = "base",
+                         .recipe = {.image = "user"},
+                         .env = {{"A", "template"}, {"B", "template"}}};
+    };
+    options.quota = [this](std::string_view) { return quota_; };
+    options.token = [](std::string_view id, std::string_view purpose) {
+      return std::string(purpose) + "-" + std::string(id);
+    };
+    options.make = [this](const Recipe& recipe) { return host_.make(recipe); };
+    return options;
+  }
+
+  FakeHost host_;
+  Kept kept_;
+  Quota quota_;
+  Pool::Sizes pool_;
+};
+
+// Until `true_now`, for what other coroutines do.
+io::Async<bool> until(std::function<bool()> true_now) {
+  for (int i = 0; i < 5000; ++i) {
+    if (true_now()) co_return true;
+    co_await io::Loop::sleep(milliseconds(2));
+  }
+  co_return false;
+}
+
+const NewSandbox kBase{.template_name = "base"};
+
+TEST_F(LocalFleetTest, MakesFindsAndKillsASandbox) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.env = {{"B", "client"}};
+    wanted.metadata = {{"k", "v"}};
+    auto made = co_await fleet.create("team", wanted);
+    EXPECT_TRUE(made.has_value());
+    const SandboxView view = (*made)->view();
+    EXPECT_EQ(view.alias, "base");
+    EXPECT_EQ(view.access_token, "access-" + view.id);
+    EXPECT_EQ(view.traffic_token, "");
+    EXPECT_EQ((*made)->env().at("A"), "template");
+    EXPECT_EQ((*made)->env().at("B"), "client");
+    EXPECT_EQ((*made)->env().at("E2B_SANDBOX_ID"), view.id);
+    EXPECT_EQ(fleet.find("team", view.id), *made);
+    EXPECT_EQ(fleet.find("other", view.id), nullptr);
+    EXPECT_EQ(test.kept_.size(), 1u);
+    EXPECT_EQ(fleet.list("team", {}).value().sandboxes.size(), 1u);
+    EXPECT_EQ(fleet.list("other", {}).value().sandboxes.size(), 0u);
+
+    const auto others = co_await fleet.kill("other", view.id);
+    EXPECT_EQ(others.error().code(), Code::kNotFound);
+    const auto killed = co_await fleet.kill("team", view.id);
+    EXPECT_TRUE(killed.has_value());
+    EXPECT_TRUE((*made)->ended());
+    EXPECT_FALSE((*made)->client().has_value());
+    EXPECT_EQ(fleet.find_any(view.id), nullptr);
+    const auto again = co_await fleet.kill("team", view.id);
+    EXPECT_EQ(again.error().code(), Code::kNotFound);
+    const bool forgotten = co_await until([&] { return test.kept_.empty() && fleet.size() == 0; });
+    EXPECT_TRUE(forgotten);
+  });
+}
+
+TEST_F(LocalFleetTest, ErrorsOfMakingLeaveNothing) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto unknown = co_await fleet.create("team", {.template_name = "x"});
+    EXPECT_EQ(unknown.error().code(), Code::kNotFound);
+    test.host_.set_makes(FakeHost::Makes::kNo);
+    const auto refused = co_await fleet.create("team", kBase);
+    EXPECT_THAT(refused.error().message(), HasSubstr("makes no sandboxes"));
+    test.host_.set_makes(FakeHost::Makes::kYes);
+    MemoryRecords::full_disk = true;
+    const auto full = co_await fleet.create("team", kBase);
+    MemoryRecords::full_disk = false;
+    EXPECT_EQ(full.error().code(), Code::kResourceExhausted);
+    EXPECT_EQ(fleet.size(), 0u);
+    EXPECT_TRUE(test.kept_.empty());
+    const bool ended = co_await until([&] {
+      const auto asked = test.host_.asked("box000000000");
+      return !asked.empty() && asked.back() == ControlOperation::kShutdown;
+    });
+    EXPECT_TRUE(ended);
+  });
+}
+
+TEST_F(LocalFleetTest, AQuotaCountsWhatRunsAndWhatIsBeingMade) {
+  quota_.sandboxes = 1;
+  quota_.longest = seconds(1000);
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.timeout = seconds(1001);
+    const auto too_long = co_await fleet.create("team", wanted);
+    EXPECT_EQ(too_long.error().code(), Code::kInvalidArgument);
+    auto first = co_await fleet.create("team", kBase);
+    EXPECT_TRUE(first.has_value());
+    const auto second = co_await fleet.create("team", kBase);
+    EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+    const auto others = co_await fleet.create("other", kBase);
+    EXPECT_TRUE(others.has_value());
+    // A paused one makes room, and then may have none itself.
+    const std::string id = (*first)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto third = co_await fleet.create("team", kBase);
+    EXPECT_TRUE(third.has_value());
+    const auto resumed = co_await fleet.connect("team", id, seconds(10));
+    EXPECT_EQ(resumed.error().code(), Code::kResourceExhausted);
+  });
+}
+
+TEST_F(LocalFleetTest, ADeadlineKillsOrPauses) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    NewSandbox killed = kBase, paused = kBase;
+    killed.timeout = paused.timeout = seconds(0);
+    paused.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto first = co_await fleet.create("team", killed);
+    auto second = co_await fleet.create("team", paused);
+    const bool done = co_await until(
+        [&] { return (*first)->ended() && (*second)->view().state == State::kPaused; });
+    EXPECT_TRUE(done);
+    EXPECT_FALSE((*second)->client().has_value());
+    const auto listed = fleet.list("team", {.running = false}).value();
+    EXPECT_EQ(listed.sandboxes.size(), 1u);
+    EXPECT_EQ(listed.running, 0u);
+  });
+}
+
+TEST_F(LocalFleetTest, WhatCannotBePausedDoesNotOutliveItsTime) {
+  host_.refuse(ControlOperation::kFreeze);
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.timeout = seconds(0);
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    const bool ended = co_await until([&] { return (*made)->ended(); });
+    EXPECT_TRUE(ended);
+  });
+}
+
+TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto end = [&] { return (*made)->view().end; };
+    const auto first = end();
+    auto set = co_await fleet.set_timeout("team", id, seconds(10), Fleet::Timeout::kExtendOnly);
+    EXPECT_TRUE(set.has_value());
+    EXPECT_EQ(end(), first);
+    set = co_await fleet.set_timeout("team", id, seconds(10), Fleet::Timeout::kSet);
+    EXPECT_LT(end(), first);
+    const auto resumed = co_await fleet.connect("team", id, seconds(5000));
+    EXPECT_FALSE(resumed.value());
+    EXPECT_GT(end(), first);
+    set = co_await fleet.set_timeout("team", id, seconds(1'000'000), Fleet::Timeout::kSet);
+    EXPECT_EQ(set.error().code(), Code::kInvalidArgument);
+    set = co_await fleet.set_timeout("team", id, seconds(0), Fleet::Timeout::kSet);
+    EXPECT_TRUE((*made)->ended());
+    set = co_await fleet.set_timeout("team", id, seconds(5), Fleet::Timeout::kSet);
+    EXPECT_EQ(set.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, PauseAndResume) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.auto_resume = true;
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    auto paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    EXPECT_EQ(test.kept_.at(id).view.state, State::kPaused);
+    paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    EXPECT_EQ(paused.error().code(), Code::kFailedPrecondition);
+    const auto set = co_await fleet.set_timeout("team", id, seconds(9), Fleet::Timeout::kSet);
+    EXPECT_EQ(set.error().code(), Code::kFailedPrecondition);
+    auto resumed = co_await fleet.connect("team", id, seconds(60));
+    EXPECT_TRUE(resumed.value());
+    EXPECT_EQ(test.kept_.at(id).view.state, State::kRunning);
+    EXPECT_TRUE((*made)->client().has_value());
+    // Traffic wakes who asked for it.
+    paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    const bool woken = co_await fleet.resume_for_traffic(*made);
+    EXPECT_TRUE(woken);
+    EXPECT_EQ((*made)->view().state, State::kRunning);
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kThaw).Times(2));
+  });
+}
+
+TEST_F(LocalFleetTest, ASandboxThatDiesIsForgotten) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    test.host_.end((*made)->view().id);
+    co_await (*made)->wait_ended();
+    const bool gone = co_await until([&] { return fleet.size() == 0 && test.kept_.empty(); });
+    EXPECT_TRUE(gone);
+  });
+}
+
+TEST_F(LocalFleetTest, ANewFleetTakesUpWhatRunsAndForgetsWhatDoesNot) {
+  std::string running, paused, dead;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    for (std::string* id : {&running, &paused, &dead}) {
+      auto made = co_await fleet.create("team", kBase);
+      *id = (*made)->view().id;
+    }
+    const auto done = co_await fleet.pause("team", paused, Fleet::Keep::kMemory);
+    EXPECT_TRUE(done.has_value());
+  });
+  host_.end(dead);
+  kept_[dead].host_id = dead;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->running, 1u);
+    EXPECT_EQ(adopted->paused, 1u);
+    EXPECT_EQ(adopted->lost, 1u);
+    EXPECT_EQ(test.kept_.size(), 2u);
+    EXPECT_EQ(fleet.find("team", running)->view().access_token, "access-" + running);
+    EXPECT_TRUE(fleet.find("team", running)->client().has_value());
+    EXPECT_EQ(fleet.find("team", dead), nullptr);
+    const auto resumed = co_await fleet.connect("team", paused, seconds(5));
+    EXPECT_TRUE(resumed.value());
+  });
+}
+
+TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
+  pool_ = {{Recipe{.image = "user"}, 2}};
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    bool full = co_await until([&] { return fleet.pool_counts().ready == 2; });
+    EXPECT_TRUE(full);
+    auto made = co_await fleet.create("team", kBase);
+    EXPECT_EQ(fleet.pool_counts().taken_total, 1u);
+    full = co_await until([&] { return fleet.pool_counts().ready == 2; });
+    EXPECT_TRUE(full);
+    EXPECT_EQ(test.host_.made(), 3u);
+    // One that dies in the pool is replaced, and never given to anybody.
+    test.host_.end("box100000000");
+    const bool replaced =
+        co_await until([&] { return test.host_.made() == 4 && fleet.pool_counts().ready == 2; });
+    EXPECT_TRUE(replaced);
+  });
+}
+
+}  // namespace
+}  // namespace caisson::fleet
