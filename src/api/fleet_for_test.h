@@ -57,7 +57,8 @@ class FakeFleet final : public fleet::Fleet {
   std::optional<Error> failure;      // of the next call that may fail
   std::chrono::seconds timeout{-1};  // of the last set_timeout() or connect()
   Timeout timeout_how = Timeout::kSet;
-  Keep keep = Keep::kMemory;  // of the last pause()
+  fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
+  fleet::Resume resume = fleet::Resume::kWhatWasKept;  // of the last connect()
   std::vector<fleet::Sample> samples_now;
   std::optional<fleet::WallClock::time_point> samples_from, samples_to;
 
@@ -144,7 +145,7 @@ class FakeFleet final : public fleet::Fleet {
     timeout_how = how;
     co_return Status();
   }
-  io::Async<Status> pause(std::string team, std::string id, Keep what) override {
+  io::Async<Status> pause(std::string team, std::string id, fleet::Keep what) override {
     CO_TRY(there(team, id));
     CO_TRY(fault());
     if (sandboxes[id]->view_now.state == fleet::State::kPaused) {
@@ -154,11 +155,12 @@ class FakeFleet final : public fleet::Fleet {
     sandboxes[id]->view_now.state = fleet::State::kPaused;
     co_return Status();
   }
-  io::Async<Result<bool>> connect(std::string team, std::string id,
-                                  std::chrono::seconds from_now) override {
+  io::Async<Result<bool>> connect(std::string team, std::string id, std::chrono::seconds from_now,
+                                  fleet::Resume how) override {
     CO_TRY(there(team, id));
     CO_TRY(fault());
     timeout = from_now;
+    resume = how;
     fleet::SandboxView& view = sandboxes[id]->view_now;
     co_return std::exchange(view.state, fleet::State::kRunning) == fleet::State::kPaused;
   }
