@@ -27,11 +27,18 @@ using WallClock = std::chrono::system_clock;
 
 enum class State : std::uint8_t { kRunning, kPaused };
 
+// What a pause keeps. kFiles: nothing that runs outlives it; a resumed sandbox boots anew from its
+// files, and no traffic resumes it.
+enum class Keep : std::uint8_t { kMemory, kFiles };
+// How a paused one is resumed: with what its pause kept, or from its files alone in any case.
+enum class Resume : std::uint8_t { kWhatWasKept, kReboot };
+
 // What is to be made. Values are as the client gave them; create() judges them.
 struct NewSandbox {
   std::string template_name;  // a template's name or id, or the name of an image
   std::chrono::seconds timeout{300};
   enum class OnTimeout : std::uint8_t { kKill, kPause } on_timeout = OnTimeout::kKill;
+  Keep on_timeout_keeps = Keep::kMemory;  // for kPause
   bool auto_resume = false;
   bool secure = true;          // an access token is asked for
   bool public_traffic = true;  // ports are reached without a traffic token
@@ -124,13 +131,11 @@ class Fleet {
   enum class Timeout : std::uint8_t { kSet, kExtendOnly };
   virtual io::Async<Status> set_timeout(std::string team, std::string id,
                                         std::chrono::seconds from_now, Timeout how) = 0;
-  // kFiles: nothing that runs outlives it; a resumed sandbox boots anew from its files.
-  enum class Keep : std::uint8_t { kMemory, kFiles };
   virtual io::Async<Status> pause(std::string team, std::string id, Keep keep) = 0;
   // True: it was paused and runs again; false: it ran, and its time was extended where it was
   // shorter.
   virtual io::Async<Result<bool>> connect(std::string team, std::string id,
-                                          std::chrono::seconds timeout) = 0;
+                                          std::chrono::seconds timeout, Resume how) = 0;
   // Of a sandbox whose client asked for it: resumes it because somebody came. False: it stays.
   virtual io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) = 0;
   virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
