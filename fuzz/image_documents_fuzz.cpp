@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/sha256.h"
 #include "image/config.h"
 #include "image/manifest.h"
-#include "image/sha256.h"
 #include "image/transfer/tar_members.h"
 
 namespace caisson::image {

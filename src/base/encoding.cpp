@@ -109,4 +109,16 @@ std::optional<std::string> base64_decode(std::string_view text) {
   return out;
 }
 
+std::string hex_encode(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out;
+  out.reserve(bytes.size() * 2);
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
 }  // namespace caisson

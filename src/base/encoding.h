@@ -1,5 +1,5 @@
-// Text checks and encodings that several layers need: whether bytes are UTF-8, and base64 for the
-// bytes that are not. Pure functions.
+// Text checks and encodings that several layers need: whether bytes are UTF-8, base64 for the bytes
+// that are not, and hexadecimal digits. Pure functions.
 #pragma once
 
 #include <optional>
@@ -19,5 +19,8 @@ inline bool is_utf8(std::string_view bytes) {
 std::string base64_encode(std::string_view bytes);
 // nullopt unless `text` is exactly what base64_encode() gives for some bytes.
 std::optional<std::string> base64_decode(std::string_view text);
+
+// Two lower-case hexadecimal digits a byte.
+std::string hex_encode(std::string_view bytes);
 
 }  // namespace caisson

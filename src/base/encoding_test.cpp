@@ -39,5 +39,10 @@ TEST(Base64, RefusesWhatItWouldNotWrite) {
   }
 }
 
+TEST(Hex, HasTwoDigitsAByte) {
+  EXPECT_EQ(hex_encode(""), "");
+  EXPECT_EQ(hex_encode(std::string_view("\0\x0f\xa5\xff", 4)), "000fa5ff");
+}
+
 }  // namespace
 }  // namespace caisson

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "base/sys.h"
 #include "build/copy.h"
 #include "build/copy_content.h"
@@ -17,7 +18,6 @@
 #include "build/stage_state.h"
 #include "build/step_sandbox.h"
 #include "image/config.h"
-#include "image/sha256.h"
 
 namespace caisson::build {
 namespace {
@@ -40,7 +40,7 @@ std::string now_text() {
 }
 
 std::string hash_of(std::initializer_list<std::string_view> fields) {
-  image::Sha256 hash;
+  Sha256 hash;
   for (const std::string_view field : fields) {
     hash.update(std::to_string(field.size()) + ":");
     hash.update(field);

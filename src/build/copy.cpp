@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <charconv>
 
+#include "base/sha256.h"
 #include "build/words.h"
 #include "image/reference.h"
-#include "image/sha256.h"
 
 namespace caisson::build {
 namespace {
@@ -183,7 +183,7 @@ Status Copier::one(const Source& source, const SourceTree& tree, const SourceEnt
   }
   TRY_ASSIGN(const Fd file, source.open(tree, entry));
   std::string buffer(128 * 1024, '\0');
-  image::Sha256 hash;
+  Sha256 hash;
   bool whole = false;
   TRY(put_file(path, entry, [&]() -> Result<std::string> {
     for (;;) {

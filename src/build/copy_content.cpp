@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "base/sys.h"
 #include "image/reference.h"
 #include "image/registry/names.h"
-#include "image/sha256.h"
 
 namespace caisson::build {
 namespace {
@@ -36,7 +36,7 @@ namespace {
 
 // SHA-256 of a regular file's bytes.
 Result<std::string> digest_of(int file_fd) {
-  image::Sha256 hash;
+  Sha256 hash;
   std::string buffer(128 * 1024, '\0');
   for (off_t at = 0;;) {
     const ssize_t count = TEMP_FAILURE_RETRY(::pread(file_fd, buffer.data(), buffer.size(), at));

@@ -12,10 +12,10 @@
 
 #include "base/file_time.h"
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "base/sys.h"
 #include "image/files.h"
 #include "image/reference.h"
-#include "image/sha256.h"
 
 namespace caisson::build {
 namespace {
@@ -41,7 +41,7 @@ std::uint32_t owner_of(std::uint32_t id, const std::optional<image::IdMapping>& 
   return id >= first && id - first < image::kImageIds ? id - first : 0;
 }
 
-Status hash_file(int fd, image::Sha256& hash, const std::string& shown) {
+Status hash_file(int fd, Sha256& hash, const std::string& shown) {
   std::string buffer(128 * 1024, '\0');
   for (;;) {
     const ssize_t count = ::read(fd, buffer.data(), buffer.size());
@@ -52,7 +52,7 @@ Status hash_file(int fd, image::Sha256& hash, const std::string& shown) {
   }
 }
 
-void add_field(image::Sha256& hash, std::string_view field) {
+void add_field(Sha256& hash, std::string_view field) {
   hash.update(std::to_string(field.size()) + ":");
   hash.update(field);
 }
@@ -258,14 +258,14 @@ Result<Fd> Source::open(const SourceTree& tree, const SourceEntry& entry) const 
 }
 
 Result<std::string> digest_trees(const Source& source, std::vector<SourceTree>& trees) {
-  image::Sha256 all;
+  Sha256 all;
   for (SourceTree& tree : trees) {
     add_field(all, "tree");
     add_field(all, tree.name);
     for (SourceEntry& entry : tree.entries) {
       if (entry.type == SourceType::kFile) {
         TRY_ASSIGN(const Fd file, source.open(tree, entry));
-        image::Sha256 hash;
+        Sha256 hash;
         TRY(hash_file(file.get(), hash, entry.path));
         entry.digest = hash.finish();
       }

@@ -1,7 +1,7 @@
 #include "build/template_steps.h"
 
+#include "base/sha256.h"
 #include "image/reference.h"
-#include "image/sha256.h"
 
 namespace caisson::build {
 namespace {
@@ -143,7 +143,7 @@ class Compiler {
   Status copy_step(std::size_t at, const TemplateStep& step, const std::string& text) {
     if (step.args.size() < 2 || step.args[0].empty() || step.args[1].empty())
       return wrong(at, "COPY needs a source and a destination");
-    if (!image::is_sha256(step.files_hash))
+    if (!is_sha256(step.files_hash))
       return wrong(at, "filesHash: allowed are 64 hexadecimal digits");
     CopyStep copy;
     copy.from = CopyStep::From::kArchive;

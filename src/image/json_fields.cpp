@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "base/sha256.h"
 #include "image/reference.h"
-#include "image/sha256.h"
 
 namespace caisson::image {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "base/fd.h"
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "base/sys.h"
-#include "image/sha256.h"
 #include "image/worker_child.h"
 #include "image/worker_protocol.h"
 

@@ -15,10 +15,10 @@
 #include <fstream>
 #include <limits>
 
+#include "base/sha256.h"
 #include "base/sys.h"
 #include "image/layer_record.h"
 #include "image/rootfs_worker.h"
-#include "image/sha256.h"
 #include "image/worker/pack.h"
 #include "image/worker/tar_writer.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "image/sha256.h"
+#include "base/sha256.h"
 #include "policy/syntax.h"
 
 namespace caisson::image {

@@ -11,11 +11,11 @@
 #include <fstream>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "base/sys.h"
 #include "image/archive_for_test.h"
 #include "image/files.h"
 #include "image/flatten_for_test.h"
-#include "image/sha256.h"
 #include "image/worker_report.h"
 
 namespace caisson::image {

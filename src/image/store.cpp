@@ -8,8 +8,8 @@
 
 #include "base/kernel_abi.h"
 #include "base/paths.h"
+#include "base/sha256.h"
 #include "image/files.h"
-#include "image/sha256.h"
 #include "image/store_steps.h"
 
 namespace caisson::image {

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "image/erofs_check.h"
 #include "image/files.h"
 #include "image/rootfs_worker.h"
-#include "image/sha256.h"
 #include "image/store.h"
 #include "image/store_steps.h"
 #include "policy/settings.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "image/files.h"
-#include "image/sha256.h"
 #include "image/store.h"
 #include "image/store_steps.h"
 

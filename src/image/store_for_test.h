@@ -13,11 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/sha256.h"
 #include "image/archive_for_test.h"
 #include "image/config.h"
 #include "image/files.h"
 #include "image/manifest.h"
-#include "image/sha256.h"
 #include "image/store.h"
 
 namespace caisson::image::testing {

@@ -2,8 +2,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/sha256.h"
 #include "image/reference.h"
-#include "image/sha256.h"
 #include "image/store_types.h"
 
 namespace caisson::image {

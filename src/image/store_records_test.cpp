@@ -1,7 +1,7 @@
 // The text forms of what the store keeps.
 #include <gtest/gtest.h>
 
-#include "image/sha256.h"
+#include "base/sha256.h"
 #include "image/store_types.h"
 
 namespace caisson::image {

@@ -12,8 +12,8 @@
 #include <set>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "image/files.h"
-#include "image/sha256.h"
 #include "image/store.h"
 #include "image/store_steps.h"
 

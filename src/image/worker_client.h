@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/sha256.h"
 #include "image/ids.h"
-#include "image/sha256.h"
 
 namespace caisson::image {
 

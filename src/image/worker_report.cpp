@@ -3,7 +3,7 @@
 #include <charconv>
 #include <initializer_list>
 
-#include "image/sha256.h"
+#include "base/sha256.h"
 
 namespace caisson::image {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/sha256.h"
 #include "image/registry/names.h"
 #include "image/registry/session.h"
-#include "image/sha256.h"
 
 namespace caisson::image {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "image/sha256.h"
+#include "base/sha256.h"
 #include "image/transfer/saved_image.h"
 #include "image/transfer/tar_members.h"
 

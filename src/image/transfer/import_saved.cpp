@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/kernel_abi.h"
+#include "base/sha256.h"
 #include "base/sys.h"
-#include "image/sha256.h"
 #include "image/transfer/saved_image.h"
 #include "image/transfer/tar_members.h"
 

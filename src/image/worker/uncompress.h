@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "image/sha256.h"
+#include "base/sha256.h"
 #include "image/worker/unpack.h"
 
 struct archive;

@@ -1,8 +1,10 @@
-#include "image/sha256.h"
+#include "base/sha256.h"
 
 #include <gtest/gtest.h>
 
-namespace caisson::image {
+#include "base/encoding.h"
+
+namespace caisson {
 namespace {
 
 std::string digest(std::string_view bytes) {
@@ -55,5 +57,18 @@ TEST(Sha256, KnowsADigestWhenItSeesOne) {
   EXPECT_FALSE(is_sha256(std::string(62, 'a') + "/."));
 }
 
+// RFC 4231, cases 1, 2 and 6 (a key longer than a block).
+TEST(Hmac, GivesTheTagsOfTheStandard) {
+  const auto tag = [](std::string_view key, std::string_view message) {
+    return hex_encode(hmac_sha256(key, message));
+  };
+  EXPECT_EQ(tag(std::string(20, '\x0b'), "Hi There"),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(tag("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(tag(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 }  // namespace
-}  // namespace caisson::image
+}  // namespace caisson

@@ -1,4 +1,4 @@
-#include "image/sha256.h"
+#include "base/sha256.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,9 @@
 #include <immintrin.h>
 #endif
 
-namespace caisson::image {
+#include "base/encoding.h"
+
+namespace caisson {
 namespace {
 
 constexpr std::array<std::uint32_t, 64> kRound = {
@@ -143,19 +145,22 @@ void Sha256::update(std::string_view bytes) {
   pending_size_ = left;
 }
 
-std::string Sha256::finish() {
+std::string Sha256::finish_bytes() {
   const std::uint64_t bits = total_ * 8;
   std::string padding(1, '\x80');
   padding.append((119 - total_ % 64) % 64, '\0');
   for (int shift = 56; shift >= 0; shift -= 8) padding += static_cast<char>(bits >> shift);
   update(padding);
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(64);
-  for (std::uint32_t word : state_) {
-    for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[(word >> shift) & 15];
+  std::string digest;
+  digest.reserve(32);
+  for (const std::uint32_t word : state_) {
+    for (int shift = 24; shift >= 0; shift -= 8) digest += static_cast<char>(word >> shift);
   }
-  return text;
+  return digest;
+}
+
+std::string Sha256::finish() {
+  return hex_encode(finish_bytes());
 }
 
 bool is_sha256(std::string_view text) {
@@ -164,4 +169,25 @@ bool is_sha256(std::string_view text) {
          });
 }
 
-}  // namespace caisson::image
+std::string hmac_sha256(std::string_view key, std::string_view message) {
+  constexpr std::size_t kBlock = 64;
+  std::string padded(key);
+  if (padded.size() > kBlock) {
+    Sha256 hash;
+    hash.update(padded);
+    padded = hash.finish_bytes();
+  }
+  padded.resize(kBlock, '\0');
+  for (char& c : padded) c ^= 0x36;
+  Sha256 inner;
+  inner.update(padded);
+  inner.update(message);
+  // From the inner pad to the outer one.
+  for (char& c : padded) c ^= 0x36 ^ 0x5c;
+  Sha256 outer;
+  outer.update(padded);
+  outer.update(inner.finish_bytes());
+  return outer.finish_bytes();
+}
+
+}  // namespace caisson

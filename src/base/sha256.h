@@ -1,6 +1,6 @@
-// SHA-256 (FIPS 180-4), by which the store names what it keeps. Our own because the programs that
-// need it are small and static; nothing secret is hashed, so its timing does not matter. One
-// thread an object.
+// SHA-256 (FIPS 180-4), by which the store names what it keeps, and HMAC with it (RFC 2104). Our
+// own because the programs that need it are small and static. No table is indexed and no branch
+// taken by what is hashed, so that secrets may be. One thread an object.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace caisson::image {
+namespace caisson {
 
 class Sha256 {
  public:
@@ -17,6 +17,8 @@ class Sha256 {
   void update(std::string_view bytes);
   // The digest of everything so far, as 64 lower-case hexadecimal digits. Call it once, at the end.
   std::string finish();
+  // The same as its 32 bytes; one of the two, once.
+  std::string finish_bytes();
 
  private:
   void block(const unsigned char* bytes);
@@ -30,4 +32,7 @@ class Sha256 {
 // Whether `text` is what finish() gives: 64 lower-case hexadecimal digits.
 bool is_sha256(std::string_view text);
 
-}  // namespace caisson::image
+// HMAC-SHA-256 of `message` under `key`, as 32 bytes.
+std::string hmac_sha256(std::string_view key, std::string_view message);
+
+}  // namespace caisson
