@@ -340,7 +340,8 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
   co_return co_await state->pause(sandbox);
 }
 
-io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout) {
+io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
+                                            Resume how) {
   const auto state = state_;
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
@@ -349,6 +350,8 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
     CO_TRY(co_await set_timeout(team, id, timeout, Timeout::kExtendOnly));
     co_return false;
   }
+  if (how == Resume::kReboot)
+    co_return fail(Error(Code::kUnimplemented, "a resume that boots anew is not there yet"));
   if (auto allowed = state->check(team, timeout); !allowed.has_value())
     co_return fail(std::move(allowed).error());
   entry->record.timeout = timeout;

@@ -62,8 +62,8 @@ class LocalFleet final : public Fleet {
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override;
   io::Async<Status> pause(std::string team, std::string id, Keep keep) override;
-  io::Async<Result<bool>> connect(std::string team, std::string id,
-                                  std::chrono::seconds timeout) override;
+  io::Async<Result<bool>> connect(std::string team, std::string id, std::chrono::seconds timeout,
+                                  Resume how) override;
   io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) override;
   Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                       std::optional<WallClock::time_point> from,

@@ -165,11 +165,11 @@ TEST_F(LocalFleetTest, AQuotaCountsWhatRunsAndWhatIsBeingMade) {
     EXPECT_TRUE(others.has_value());
     // A paused one makes room, and then may have none itself.
     const std::string id = (*first)->view().id;
-    const auto paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
     EXPECT_TRUE(paused.has_value());
     const auto third = co_await fleet.create("team", kBase);
     EXPECT_TRUE(third.has_value());
-    const auto resumed = co_await fleet.connect("team", id, seconds(10));
+    const auto resumed = co_await fleet.connect("team", id, seconds(10), Resume::kWhatWasKept);
     EXPECT_EQ(resumed.error().code(), Code::kResourceExhausted);
   });
 }
@@ -214,7 +214,7 @@ TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
     EXPECT_EQ(end(), first);
     set = co_await fleet.set_timeout("team", id, seconds(10), Fleet::Timeout::kSet);
     EXPECT_LT(end(), first);
-    const auto resumed = co_await fleet.connect("team", id, seconds(5000));
+    const auto resumed = co_await fleet.connect("team", id, seconds(5000), Resume::kWhatWasKept);
     EXPECT_FALSE(resumed.value());
     EXPECT_GT(end(), first);
     set = co_await fleet.set_timeout("team", id, seconds(1'000'000), Fleet::Timeout::kSet);
@@ -232,19 +232,19 @@ TEST_F(LocalFleetTest, PauseAndResume) {
     wanted.auto_resume = true;
     auto made = co_await fleet.create("team", wanted);
     const std::string id = (*made)->view().id;
-    auto paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    auto paused = co_await fleet.pause("team", id, Keep::kMemory);
     EXPECT_TRUE(paused.has_value());
     EXPECT_EQ(test.kept_.at(id).view.state, State::kPaused);
-    paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    paused = co_await fleet.pause("team", id, Keep::kMemory);
     EXPECT_EQ(paused.error().code(), Code::kFailedPrecondition);
     const auto set = co_await fleet.set_timeout("team", id, seconds(9), Fleet::Timeout::kSet);
     EXPECT_EQ(set.error().code(), Code::kFailedPrecondition);
-    auto resumed = co_await fleet.connect("team", id, seconds(60));
+    auto resumed = co_await fleet.connect("team", id, seconds(60), Resume::kWhatWasKept);
     EXPECT_TRUE(resumed.value());
     EXPECT_EQ(test.kept_.at(id).view.state, State::kRunning);
     EXPECT_TRUE((*made)->client().has_value());
     // Traffic wakes who asked for it.
-    paused = co_await fleet.pause("team", id, Fleet::Keep::kMemory);
+    paused = co_await fleet.pause("team", id, Keep::kMemory);
     const bool woken = co_await fleet.resume_for_traffic(*made);
     EXPECT_TRUE(woken);
     EXPECT_EQ((*made)->view().state, State::kRunning);
@@ -269,7 +269,7 @@ TEST_F(LocalFleetTest, ANewFleetTakesUpWhatRunsAndForgetsWhatDoesNot) {
       auto made = co_await fleet.create("team", kBase);
       *id = (*made)->view().id;
     }
-    const auto done = co_await fleet.pause("team", paused, Fleet::Keep::kMemory);
+    const auto done = co_await fleet.pause("team", paused, Keep::kMemory);
     EXPECT_TRUE(done.has_value());
   });
   host_.end(dead);
@@ -283,7 +283,7 @@ TEST_F(LocalFleetTest, ANewFleetTakesUpWhatRunsAndForgetsWhatDoesNot) {
     EXPECT_EQ(fleet.find("team", running)->view().access_token, "access-" + running);
     EXPECT_TRUE(fleet.find("team", running)->client().has_value());
     EXPECT_EQ(fleet.find("team", dead), nullptr);
-    const auto resumed = co_await fleet.connect("team", paused, seconds(5));
+    const auto resumed = co_await fleet.connect("team", paused, seconds(5), Resume::kWhatWasKept);
     EXPECT_TRUE(resumed.value());
   });
 }
