@@ -133,7 +133,8 @@ enum class Tag : std::uint16_t {
   kErrorCode = 56,     // u32 Code
   kErrorMessage = 57,
   kErrorErrno = 58,
-  kListener = 59,  // u8 1: the seccomp listener came with this EVENT frame
+  kListener = 59,      // u8 1: the seccomp listener came with this EVENT frame
+  kErrorSubject = 60,  // u8 ErrorSubject: what a command that did not start failed at
   // file: OPEN and EVENT (one operation a stream)
   kOperation = 64,  // u8 FileOperation
   kPath = 65,
@@ -158,8 +159,18 @@ enum class Tag : std::uint16_t {
   kAppend = 84,  // u8
   kAtomic = 85,  // u8: write beside the file, then take its place
   kDepth = 86,   // u32: levels of a listing
+  // u8 1: entries come with names of owners, kResolved and kTargetType of links, and the extended
+  // attributes that begin with kXattrPrefix; of a watch, with all that stat knows
+  kWantDetails = 87,
+  kResolved = 88,     // where a link leads in the end: absolute, without links
+  kTargetType = 89,   // u8 FileType of what is there
+  kXattrPrefix = 90,  // of names of extended attributes
+  kSource = 91,       // repeated: paths to compose from
+  kHome = 92,         // of a user
+  kShell = 93,
   // watch
-  kWatchEvent = 96,  // u8
+  kWatchEvent = 96,          // u8
+  kAllowNetworkMounts = 97,  // u8 1: watch also where others may change files unnoticed
   // dial
   kPort = 112,
   kAddress = 113,
@@ -221,6 +232,15 @@ enum class FileOperation : std::uint8_t {
   kExists = 13,
   kGetXattr = 14,
   kSetXattr = 15,
+  kCompose = 16,
+  kLookupUser = 17,
+};
+
+// Values of kErrorSubject.
+enum class ErrorSubject : std::uint8_t {
+  kUser = 1,       // unknown, or not well-formed
+  kDirectory = 2,  // the working directory
+  kProgram = 3,
 };
 
 // Values of kFileType.
@@ -240,7 +260,7 @@ enum class WatchEvent : std::uint8_t {
   kCreated = 1,
   kModified = 2,
   kRemoved = 3,
-  kRenamed = 4,  // kPath to kTarget
+  kRenamed = 4,  // kPath to kTarget; without a kTarget, to where nobody watches
   kAttributes = 5,
   kOverflow = 6,  // something was missed: look again
 };

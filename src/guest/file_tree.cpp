@@ -3,12 +3,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
+#include "guest/file_details.h"
 #include "guest/files.h"
 
 namespace caisson::guest {
@@ -37,10 +42,64 @@ Result<Directory> open_stream(int fd) {
   return directory;
 }
 
-struct Level {
-  Directory directory;
-  std::string prefix;  // of the names below, "" or "a/b/"
+// One directory of a listing. Its names come in lexical order, a batch at a time: however many
+// there are, no more than a batch is held.
+class Level {
+ public:
+  // `depth` levels are above this one.
+  Level(Directory directory, std::string prefix, std::size_t depth)
+      : directory_(std::move(directory)),
+        prefix_(std::move(prefix)),
+        batch_size_(std::max(kFirstBatch >> depth, kLeastBatch)) {}
+
+  int fd() const { return ::dirfd(directory_.get()); }
+  // Of the names below, "" or "a/b/".
+  const std::string& prefix() const { return prefix_; }
+  // The next name, "" at the end.
+  Result<std::string> next();
+
+ private:
+  static constexpr std::size_t kFirstBatch = 16 * 1024;
+  static constexpr std::size_t kLeastBatch = 256;
+
+  // The names behind `last_`.
+  Status read_batch();
+
+  Directory directory_;
+  std::string prefix_;
+  std::size_t batch_size_;
+  std::set<std::string> batch_;
+  std::string last_;
+  bool more_ = true;  // what is behind the batch was not yet looked at
 };
+
+Result<std::string> Level::next() {
+  if (batch_.empty() && more_) TRY(read_batch());
+  if (batch_.empty()) return std::string();
+  last_ = std::move(batch_.extract(batch_.begin()).value());
+  return last_;
+}
+
+Status Level::read_batch() {
+  more_ = false;
+  ::rewinddir(directory_.get());
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory_.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (is_dot(name) || name <= last_) continue;
+    if (batch_.size() == batch_size_) {
+      more_ = true;
+      const auto greatest = std::prev(batch_.end());
+      if (name > *greatest) continue;
+      batch_.erase(greatest);
+    }
+    batch_.emplace(name);
+  }
+  if (errno != 0) return fail_errno("readdir");
+  return {};
+}
 
 // One level of a tree that is being removed, on the way back up.
 struct Ancestor {
@@ -121,43 +180,43 @@ Status list_directory(const proto::FieldReader& fields, WorkerLink& link) {
   if (depth < 1 || depth > kMaxDepth)
     return fail(Error::invalid("list " + path + ": depth " + std::to_string(depth) +
                                ", allowed are 1 to " + std::to_string(kMaxDepth)));
+  TRY_ASSIGN(Details details, Details::wanted(fields));
   Fd top(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!top.valid()) return fail_errno("open " + path);
+  if (!top.valid()) return fail(directory_error("list", path, errno));
   std::vector<Level> levels;
   TRY_ASSIGN(Directory first, open_stream(top.get()));
   top.reset();
-  levels.push_back({std::move(first), ""});
+  levels.emplace_back(std::move(first), "", 0);
   while (!levels.empty()) {
-    DIR* const directory = levels.back().directory.get();
-    errno = 0;
-    const dirent* entry = ::readdir(directory);
-    if (entry == nullptr) {
-      if (errno != 0) return fail_errno("readdir below " + path);
+    const int directory_fd = levels.back().fd();
+    Result<std::string> next = levels.back().next();
+    if (!next) return fail(std::move(next).error().with("list " + path));
+    const std::string name = std::move(*next);
+    if (name.empty()) {
       levels.pop_back();
       continue;
     }
-    const std::string name = entry->d_name;
     struct stat status{};
-    if (is_dot(name) ||
-        ::fstatat(::dirfd(directory), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+    if (::fstatat(directory_fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
       continue;  // gone since
+    const std::string below = levels.back().prefix() + name;
     proto::Fields event;
-    event.put(Tag::kName, levels.back().prefix + name);
+    event.put(Tag::kName, below);
     put_status(event, status);
+    details.put(event, {directory_fd, name, join(path, below)}, status);
     if (S_ISLNK(status.st_mode)) {
       char target[PATH_MAX];
-      const ssize_t size = ::readlinkat(::dirfd(directory), name.c_str(), target, sizeof(target));
+      const ssize_t size = ::readlinkat(directory_fd, name.c_str(), target, sizeof(target));
       if (size >= 0)
         event.put(Tag::kTarget, std::string_view(target, static_cast<std::size_t>(size)));
     }
     TRY(link.event(event));
     if (!S_ISDIR(status.st_mode) || levels.size() >= depth) continue;
-    const Fd below(::openat(::dirfd(directory), name.c_str(),
-                            O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!below.valid()) continue;  // one that the user may not read is listed, not entered
-    TRY_ASSIGN(Directory next, open_stream(below.get()));
-    std::string prefix = levels.back().prefix + name + "/";
-    levels.push_back({std::move(next), std::move(prefix)});
+    const Fd child(
+        ::openat(directory_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!child.valid()) continue;  // one that the user may not read is listed, not entered
+    TRY_ASSIGN(Directory stream, open_stream(child.get()));
+    levels.emplace_back(std::move(stream), below + "/", levels.size());
   }
   return {};
 }

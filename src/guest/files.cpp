@@ -8,38 +8,20 @@
 #include <climits>
 #include <utility>
 
+#include "base/fd.h"
 #include "base/file_time.h"
 #include "base/kernel_abi.h"
+#include "guest/file_details.h"
 #include "guest/users.h"
 
 namespace caisson::guest {
 namespace {
 
 using proto::FileOperation;
-using proto::FileType;
 using proto::Tag;
 
 constexpr std::size_t kMaxXattr = 32 * 1024;
 constexpr std::uint64_t kMaxMode = 07777;
-
-FileType type_of(mode_t mode) {
-  switch (mode & S_IFMT) {
-    case S_IFDIR:
-      return FileType::kDirectory;
-    case S_IFLNK:
-      return FileType::kSymlink;
-    case S_IFIFO:
-      return FileType::kFifo;
-    case S_IFSOCK:
-      return FileType::kSocket;
-    case S_IFCHR:
-      return FileType::kCharacterDevice;
-    case S_IFBLK:
-      return FileType::kBlockDevice;
-    default:
-      return FileType::kRegular;
-  }
-}
 
 Result<std::string> read_link(const std::string& path) {
   char target[PATH_MAX];
@@ -57,19 +39,7 @@ Result<int> follow_flag(const proto::FieldReader& fields) {
 Status stat_path(const proto::FieldReader& fields, WorkerLink& link) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const int flags, follow_flag(fields));
-  struct stat status{};
-  if (::fstatat(AT_FDCWD, path.c_str(), &status, flags) != 0) return fail_errno("stat " + path);
-  proto::Fields event;
-  put_status(event, status);
-  const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const AccountNames names = names_of(status.st_uid, status.st_gid, root.get());
-  if (!names.user.empty()) event.put(Tag::kUserName, names.user);
-  if (!names.group.empty()) event.put(Tag::kGroupName, names.group);
-  if (S_ISLNK(status.st_mode)) {
-    TRY_ASSIGN(const std::string target, read_link(path));
-    event.put(Tag::kTarget, target);
-  }
-  return link.event(event);
+  return tell_status(path, flags, fields, link);
 }
 
 Status exists(const proto::FieldReader& fields) {
@@ -84,13 +54,27 @@ Status make_directory_of(const proto::FieldReader& fields) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const std::uint64_t mode, number_field(fields, Tag::kMode, 0755));
   TRY_ASSIGN(const std::uint64_t parents, number_field(fields, Tag::kRecursive, 0));
-  return make_directory(path, static_cast<std::uint32_t>(mode & kMaxMode), parents != 0);
+  TRY_ASSIGN(const std::uint64_t exclusive, number_field(fields, Tag::kExclusive, 0));
+  DirectoryOptions options{.mode = static_cast<mode_t>(mode & kMaxMode),
+                           .parents = parents != 0,
+                           .exclusive = exclusive != 0,
+                           .owner = {}};
+  TRY_ASSIGN(options.owner, Owner::wanted(fields));
+  return make_directory(path, options);
 }
 
 Status rename_path(const proto::FieldReader& fields) {
   TRY_ASSIGN(const std::string from, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const std::string to, path_field(fields, Tag::kTarget));
   TRY_ASSIGN(const std::uint64_t exclusive, number_field(fields, Tag::kExclusive, 0));
+  TRY_ASSIGN(const std::uint64_t parents, number_field(fields, Tag::kRecursive, 0));
+  TRY_ASSIGN(const Owner owner, Owner::wanted(fields));
+  if (parents != 0) {
+    // Nothing is made for what is not there.
+    struct stat status{};
+    if (::lstat(from.c_str(), &status) != 0) return fail_errno("rename " + from);
+    TRY(make_parents(to, owner));
+  }
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
                   exclusive != 0 ? RENAME_NOREPLACE : 0) != 0)
     return fail_errno("rename " + from + " to " + to);
@@ -144,19 +128,9 @@ Status set_times(const proto::FieldReader& fields) {
   return {};
 }
 
-Result<std::string> xattr_name(const proto::FieldReader& fields) {
-  TRY_ASSIGN(const std::string_view text, fields.text(Tag::kXattrName));
-  const std::string name(text);
-  if (!name.starts_with("user.") || name.size() > 255 || name.find('\0') != std::string::npos)
-    return fail(
-        Error::invalid("extended attribute: allowed are names that begin with user. and "
-                       "have at most 255 bytes"));
-  return name;
-}
-
 Status get_xattr(const proto::FieldReader& fields, WorkerLink& link) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
-  TRY_ASSIGN(const std::string name, xattr_name(fields));
+  TRY_ASSIGN(const std::string name, attribute_name(fields, Tag::kXattrName));
   std::string value(kMaxXattr, '\0');
   const ssize_t size = ::getxattr(path.c_str(), name.c_str(), value.data(), value.size());
   if (size < 0) return fail_errno("getxattr " + path);
@@ -166,7 +140,7 @@ Status get_xattr(const proto::FieldReader& fields, WorkerLink& link) {
 
 Status set_xattr(const proto::FieldReader& fields) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
-  TRY_ASSIGN(const std::string name, xattr_name(fields));
+  TRY_ASSIGN(const std::string name, attribute_name(fields, Tag::kXattrName));
   TRY_ASSIGN(const std::string_view value, fields.text(Tag::kXattrValue));
   if (value.size() > kMaxXattr)
     return fail(Error::invalid("extended attribute: the value is longer than 32 KiB"));
@@ -177,8 +151,7 @@ Status set_xattr(const proto::FieldReader& fields) {
 
 }  // namespace
 
-Result<std::string> path_field(const proto::FieldReader& fields, Tag tag) {
-  TRY_ASSIGN(const std::string_view path, fields.text(tag));
+Result<std::string> checked_path(std::string_view path) {
   if (!path.starts_with('/') || path.size() >= PATH_MAX ||
       path.find('\0') != std::string_view::npos)
     return fail(
@@ -187,42 +160,61 @@ Result<std::string> path_field(const proto::FieldReader& fields, Tag tag) {
   return std::string(path);
 }
 
+Result<std::string> path_field(const proto::FieldReader& fields, Tag tag) {
+  TRY_ASSIGN(const std::string_view path, fields.text(tag));
+  return checked_path(path);
+}
+
 Result<std::uint64_t> number_field(const proto::FieldReader& fields, Tag tag,
                                    std::uint64_t fallback) {
   if (!fields.has(tag)) return fallback;
   return fields.number(tag);
 }
 
-void put_status(proto::Fields& fields, const struct stat& status) {
-  fields.put_u8(Tag::kFileType, static_cast<std::uint8_t>(type_of(status.st_mode)))
-      .put_u32(Tag::kMode, status.st_mode & kMaxMode)
-      .put_u32(Tag::kUid, status.st_uid)
-      .put_u32(Tag::kGid, status.st_gid)
-      .put_u64(Tag::kSize, static_cast<std::uint64_t>(status.st_size))
-      .put_u64(Tag::kMtimeNs, to_nanoseconds(status.st_mtim))
-      .put_u64(Tag::kInode, status.st_ino)
-      .put_u64(Tag::kLinkCount, status.st_nlink);
+std::string join(const std::string& directory, std::string_view name) {
+  std::string path = directory;
+  if (!path.ends_with('/')) path += '/';
+  return path.append(name);
 }
 
-Status make_directory(const std::string& path, std::uint32_t mode, bool parents) {
-  if (parents) {
-    for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
-         slash = path.find('/', slash + 1)) {
-      const std::string part = path.substr(0, slash);
-      if (::mkdir(part.c_str(), 0755) != 0 && errno != EEXIST) {
-        const int error_number = errno;
-        struct stat status{};
-        // A read-only level says EROFS or EACCES even where the directory is there.
-        if (::stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) continue;
-        return fail(Error::syscall("mkdir " + part, error_number));
-      }
-    }
-  }
-  if (::mkdir(path.c_str(), static_cast<mode_t>(mode)) == 0) return {};
-  const int error_number = errno;
+Error directory_error(const std::string& what, const std::string& path, int error_number) {
   struct stat status{};
-  if (parents && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return {};
-  return fail(Error::syscall("mkdir " + path, error_number));
+  if (error_number == ENOTDIR && ::stat(path.c_str(), &status) == 0)
+    return Error::invalid(what + " " + path + ": it is not a directory");
+  return Error::syscall(what + " " + path, error_number);
+}
+
+Status tell_status(const std::string& path, int flags, const proto::FieldReader& fields,
+                   WorkerLink& link) {
+  TRY_ASSIGN(Details details, Details::wanted(fields));
+  struct stat status{};
+  if (::fstatat(AT_FDCWD, path.c_str(), &status, flags) != 0) return fail_errno("stat " + path);
+  proto::Fields event;
+  put_status(event, status);
+  if (details.any()) {
+    details.put(event, {AT_FDCWD, path, path}, status);
+  } else {
+    const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    put_owner_names(event, status, AccountNames::read(root.get()));
+  }
+  if (S_ISLNK(status.st_mode)) {
+    TRY_ASSIGN(const std::string target, read_link(path));
+    event.put(Tag::kTarget, target);
+  }
+  return link.event(event);
+}
+
+Status lookup_user(const proto::FieldReader& fields, WorkerLink& link) {
+  TRY_ASSIGN(const std::string_view user, fields.text(Tag::kUserName));
+  const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  TRY_ASSIGN(const Account account, resolve_user(user, root.get()));
+  proto::Fields event;
+  event.put_u32(Tag::kUid, account.uid)
+      .put_u32(Tag::kGid, account.gid)
+      .put(Tag::kHome, account.home)
+      .put(Tag::kShell, account.shell);
+  if (!account.name.empty()) event.put(Tag::kUserName, account.name);
+  return link.event(event);
 }
 
 Status file_worker(const proto::FieldReader& fields, WorkerLink& link) {
@@ -258,9 +250,13 @@ Status file_worker(const proto::FieldReader& fields, WorkerLink& link) {
       return get_xattr(fields, link);
     case FileOperation::kSetXattr:
       return set_xattr(fields);
+    case FileOperation::kCompose:
+      return compose_file(fields, link);
+    case FileOperation::kLookupUser:
+      return lookup_user(fields, link);
   }
   return fail(Error(Code::kUnimplemented,
-                    "file: operation " + std::to_string(operation) + ", allowed are 1 to 15"));
+                    "file: operation " + std::to_string(operation) + ", allowed are 1 to 17"));
 }
 
 }  // namespace caisson::guest

@@ -1,49 +1,13 @@
-// Files and watches, through the real guest.
+// Files, through the real guest.
 #include <algorithm>
 
-#include "guest/guest_harness.h"
+#include "guest/guest_files_harness.h"
 
 namespace caisson::guest::testing {
 namespace {
 
 using proto::FileOperation;
 using proto::FileType;
-using proto::WatchEvent;
-
-class Files : public WithDirectory {
- protected:
-  static Fields operation(FileOperation operation, const std::string& path) {
-    return Fields()
-        .put_u8(Tag::kOperation, static_cast<std::uint8_t>(operation))
-        .put(Tag::kPath, path);
-  }
-  Seen run(const Fields& fields) { return guest_.finish_stream(guest_.open(Kind::kFile, fields)); }
-  Seen run(FileOperation op, const std::string& path) { return run(operation(op, path)); }
-  Seen write(const Fields& fields, const std::string& bytes) {
-    const std::uint32_t stream = guest_.open(Kind::kFile, fields);
-    std::uint64_t sent = 0;
-    while (sent < bytes.size()) {
-      const std::string_view chunk = std::string_view(bytes).substr(sent, 32 * 1024);
-      if (!guest_.until([&] {
-            return guest_.seen(stream).close ||
-                   sent + chunk.size() <= proto::kInitialCredit + guest_.seen(stream).input_granted;
-          }))
-        break;
-      if (guest_.seen(stream).close) break;
-      guest_.data(stream, chunk);
-      sent += chunk.size();
-    }
-    guest_.finish(stream);
-    return guest_.finish_stream(stream);
-  }
-  Seen write(const std::string& path, const std::string& bytes) {
-    return write(operation(FileOperation::kWrite, path), bytes);
-  }
-  std::string contents(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-};
 
 TEST_F(Files, WriteAndReadBack) {
   std::string bytes(3'000'000, '\0');
@@ -140,7 +104,7 @@ TEST_F(Files, AtomicWriteReplacesAtTheEndAlone) {
 }
 
 TEST_F(Files, WriteSetsTheTimeAfterTheLastByte) {
-  for (const std::uint8_t atomic : {0, 1}) {
+  for (const std::uint8_t atomic : {std::uint8_t{0}, std::uint8_t{1}}) {
     const Seen seen = write(operation(FileOperation::kWrite, root_ + "/f")
                                 .put_u8(Tag::kAtomic, atomic)
                                 .put_u64(Tag::kMtimeNs, 1'600'000'000'123'456'789),
@@ -192,7 +156,7 @@ TEST_F(Files, PathsAreChecked) {
     EXPECT_EQ(run(FileOperation::kStat, path).error_text(),
               "file: a path is absolute, shorter than 4096 bytes and has no zero byte");
   EXPECT_EQ(run(Fields().put_u8(Tag::kOperation, 99).put(Tag::kPath, "/")).error_text(),
-            "file: operation 99, allowed are 1 to 15");
+            "file: operation 99, allowed are 1 to 17");
   EXPECT_EQ(run(Fields().put(Tag::kPath, "/")).error_text(), "fields: tag 64 is missing");
 }
 
@@ -380,84 +344,6 @@ TEST_F(Files, AWorkerThatIsKilledIsTold) {
   ASSERT_FALSE(child.empty());
   ASSERT_EQ(::kill(std::stoi(child), SIGKILL), 0);
   EXPECT_EQ(guest_.finish_stream(stream).error_text(), "the worker ended early, by signal 9");
-}
-
-class Watch : public Files {
- protected:
-  std::uint32_t start(bool recursive) {
-    Fields fields;
-    fields.put(Tag::kPath, root_).put_u8(Tag::kRecursive, recursive ? 1 : 0);
-    const std::uint32_t stream = guest_.open(Kind::kWatch, fields);
-    EXPECT_TRUE(wait_for(stream, WatchEvent::kArmed, root_));
-    return stream;
-  }
-  bool has(std::uint32_t stream, WatchEvent event, const std::string& path,
-           const std::string& target) {
-    const Seen& seen = guest_.seen(stream);
-    for (std::size_t i = 0; i < seen.events.size(); ++i) {
-      const proto::FieldReader fields = seen.event(i);
-      if (fields.number(Tag::kWatchEvent).value() == static_cast<std::uint64_t>(event) &&
-          fields.text(Tag::kPath).value() == path &&
-          (target.empty() || fields.text(Tag::kTarget).value() == target))
-        return true;
-    }
-    return false;
-  }
-  bool wait_for(std::uint32_t stream, WatchEvent event, const std::string& path,
-                const std::string& target = {}) {
-    return guest_.until([&] { return has(stream, event, path, target); });
-  }
-};
-
-TEST_F(Watch, TellsWhatHappensInATree) {
-  std::filesystem::create_directories(root_ + "/old");
-  const std::uint32_t stream = start(true);
-  std::ofstream(root_ + "/old/f") << "x";
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kCreated, root_ + "/old/f"));
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kModified, root_ + "/old/f"));
-  ::chmod((root_ + "/old/f").c_str(), 0600);
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kAttributes, root_ + "/old/f"));
-  std::filesystem::create_directories(root_ + "/new/deep");
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kCreated, root_ + "/new/deep"));
-  std::filesystem::rename(root_ + "/new", root_ + "/moved");
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kRenamed, root_ + "/new", root_ + "/moved"));
-  std::ofstream(root_ + "/moved/deep/g") << "x";
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kCreated, root_ + "/moved/deep/g"));
-  std::filesystem::remove(root_ + "/moved/deep/g");
-  EXPECT_TRUE(wait_for(stream, WatchEvent::kRemoved, root_ + "/moved/deep/g"));
-  guest_.cancel(stream);
-  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "cancelled by the peer");
-}
-
-TEST_F(Watch, EndsWithItsDirectory) {
-  std::filesystem::create_directories(root_ + "/w");
-  Fields fields;
-  fields.put(Tag::kPath, root_ + "/w");
-  const std::uint32_t stream = guest_.open(Kind::kWatch, fields);
-  ASSERT_TRUE(wait_for(stream, WatchEvent::kArmed, root_ + "/w"));
-  std::filesystem::remove(root_ + "/w");
-  EXPECT_EQ(guest_.finish_stream(stream).error_text(), "");
-  EXPECT_TRUE(has(stream, WatchEvent::kRemoved, root_ + "/w", {}));
-}
-
-TEST_F(Watch, OverflowIsTold) {
-  for (int i = 0; i < 4200; ++i) std::filesystem::create_directory(root_ + "/" + std::to_string(i));
-  const std::uint32_t stream = start(true);
-  bool overflow = false;
-  for (std::size_t i = 0; i < guest_.seen(stream).events.size(); ++i)
-    overflow |= guest_.seen(stream).event(i).number(Tag::kWatchEvent).value() ==
-                static_cast<std::uint64_t>(WatchEvent::kOverflow);
-  EXPECT_TRUE(overflow);
-}
-
-TEST_F(Watch, NeedsADirectory) {
-  write(root_ + "/f", "x");
-  const auto error = [&](const std::string& path) {
-    return guest_.finish_stream(guest_.open(Kind::kWatch, Fields().put(Tag::kPath, path)))
-        .error_text();
-  };
-  EXPECT_EQ(error(root_ + "/f"), "watch " + root_ + "/f: Not a directory");
-  EXPECT_EQ(error(root_ + "/g"), "watch " + root_ + "/g: No such file or directory");
 }
 
 }  // namespace

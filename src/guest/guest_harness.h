@@ -191,9 +191,12 @@ class GuestProcess {
   }
 
   std::uint32_t open(Kind kind, const Fields& fields, const std::vector<int>& descriptors = {}) {
+    return open_raw(kind, fields.bytes(), descriptors);
+  }
+  std::uint32_t open_raw(Kind kind, const std::string& payload,
+                         const std::vector<int>& descriptors = {}) {
     next_ += 2;
-    send(proto::encode_frame(next_, FrameType::kOpen, static_cast<std::uint8_t>(kind),
-                             fields.bytes()),
+    send(proto::encode_frame(next_, FrameType::kOpen, static_cast<std::uint8_t>(kind), payload),
          descriptors);
     return next_;
   }

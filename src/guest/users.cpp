@@ -172,18 +172,19 @@ Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
   return account;
 }
 
-AccountNames names_of(uid_t uid, gid_t gid, int root_fd) {
+AccountNames AccountNames::read(int root_fd) {
   AccountNames names;
-  Account account;
-  const Result<std::string> passwd = read_account_file(root_fd, "passwd");
-  if (passwd && find_account(*passwd, {}, uid, account)) names.user = account.name;
-  const Result<std::string> groups = read_account_file(root_fd, "group");
-  if (!groups) return names;
-  for_each_entry<4>(*groups, [&](const std::array<std::string_view, 4>& fields) {
-    if (parse_id(fields[2]) != gid) return true;
-    names.group = fields[0];
-    return false;
-  });
+  // The first entry of an id is the one that counts.
+  if (const Result<std::string> passwd = read_account_file(root_fd, "passwd"); passwd)
+    for_each_entry<7>(*passwd, [&](const std::array<std::string_view, 7>& fields) {
+      if (const auto id = parse_id(fields[2])) names.users_.try_emplace(*id, fields[0]);
+      return true;
+    });
+  if (const Result<std::string> groups = read_account_file(root_fd, "group"); groups)
+    for_each_entry<4>(*groups, [&](const std::array<std::string_view, 4>& fields) {
+      if (const auto id = parse_id(fields[2])) names.groups_.try_emplace(*id, fields[0]);
+      return true;
+    });
   return names;
 }
 

@@ -8,9 +8,11 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -40,10 +42,23 @@ Result<Account> resolve_user(std::string_view user, const AccountFiles& files);
 // The same, from /etc below `root_fd`.
 Result<Account> resolve_user(std::string_view user, int root_fd);
 
-// The names of these ids; empty where there is no entry.
-struct AccountNames {
-  std::string user, group;
+// The names of all ids that have an entry, from /etc below `root_fd`; a file that cannot be read
+// has none.
+class AccountNames {
+ public:
+  static AccountNames read(int root_fd);
+  // Empty where there is no entry.
+  std::string_view user(uid_t uid) const { return find(users_, uid); }
+  std::string_view group(gid_t gid) const { return find(groups_, gid); }
+
+ private:
+  using Names = std::unordered_map<std::uint32_t, std::string>;
+  static std::string_view find(const Names& names, std::uint32_t id) {
+    const auto found = names.find(id);
+    return found == names.end() ? std::string_view() : std::string_view(found->second);
+  }
+
+  Names users_, groups_;
 };
-AccountNames names_of(uid_t uid, gid_t gid, int root_fd);
 
 }  // namespace caisson::guest

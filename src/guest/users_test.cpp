@@ -141,11 +141,14 @@ TEST_F(Users, GroupsAreBounded) {
 }
 
 TEST_F(Users, NamesOfIds) {
-  write("passwd", "user:x:1000:1000::/:/bin/sh\n");
+  EXPECT_EQ(AccountNames::read(root_fd_.get()).user(0), "");
+  write("passwd", "user:x:1000:1000::/:/bin/sh\nalias:x:1000:1000::/:/bin/sh\nbad:x:-1:1::/:\n");
   write("group", "staff:x:50:\n");
-  EXPECT_EQ(names_of(1000, 50, root_fd_.get()).user, "user");
-  EXPECT_EQ(names_of(1000, 50, root_fd_.get()).group, "staff");
-  EXPECT_EQ(names_of(1, 1, root_fd_.get()).user, "");
+  const AccountNames names = AccountNames::read(root_fd_.get());
+  EXPECT_EQ(names.user(1000), "user");
+  EXPECT_EQ(names.group(50), "staff");
+  EXPECT_EQ(names.user(1), "");
+  EXPECT_EQ(names.group(1000), "");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "guest/worker.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,13 +21,16 @@ namespace {
 using proto::FrameType;
 using proto::Tag;
 
-Status become_user(const proto::FieldReader& fields, const Inside& inside) {
+Result<Account> wanted_user(const proto::FieldReader& fields) {
   std::string user;
   if (fields.has(Tag::kUser)) {
     TRY_ASSIGN(user, fields.text(Tag::kUser));
   }
   const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  TRY_ASSIGN(const Account account, resolve_user(user, root.get()));
+  return resolve_user(user, root.get());
+}
+
+Status become_user(const Account& account, const proto::FieldReader& fields, const Inside& inside) {
   ConfineOptions options;
   options.userns_fd = inside.userns.get();
   options.cgroup_ns_fd = inside.cgroup_ns.get();
@@ -101,9 +105,15 @@ Result<std::optional<std::string>> WorkerLink::input() {
   }
 }
 
-void WorkerLink::close(const Status& status) {
+bool WorkerLink::given_up() const {
+  pollfd entry{socket_.get(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
+void WorkerLink::close(const Status& status, std::optional<proto::ErrorSubject> subject) {
   proto::Fields fields;
   if (!status) fields.put_error(status.error());
+  if (subject) fields.put_u8(Tag::kErrorSubject, static_cast<std::uint8_t>(*subject));
   // Where the guest is gone there is nobody to tell.
   [[maybe_unused]] const Status sent =
       send(proto::encode_frame(stream_, FrameType::kClose, 0, fields.bytes()));
@@ -111,17 +121,22 @@ void WorkerLink::close(const Status& status) {
 
 void run_worker(WorkerMain work, WorkerRights rights, const proto::FieldReader& fields,
                 const Inside& inside, WorkerLink link) {
+  std::optional<proto::ErrorSubject> subject;
   const auto whole = [&]() -> Status {
     TRY(close_others(link.fd(), inside));
     if (rights == WorkerRights::kUser) {
-      TRY(become_user(fields, inside));
+      subject = proto::ErrorSubject::kUser;
+      TRY_ASSIGN(const Account account, wanted_user(fields));
+      subject.reset();
+      TRY(become_user(account, fields, inside));
       for (const Fd* space : {&inside.userns, &inside.cgroup_ns})
         if (space->valid()) ::close(space->get());
     }
     ::umask(022);
     return work(fields, link);
   };
-  link.close(whole());
+  const Status status = whole();
+  link.close(status, subject);
   ::_exit(0);
 }
 

@@ -31,8 +31,10 @@ class WorkerLink {
   // The next bytes of the peer's input; nullopt once it has finished. An error where it went away
   // before that.
   Result<std::optional<std::string>> input();
-  // The last frame: an error, or the end.
-  void close(const Status& status);
+  // Whether the peer waits for nothing more.
+  bool given_up() const;
+  // The last frame: an error, with what it is about where that is known, or the end.
+  void close(const Status& status, std::optional<proto::ErrorSubject> subject = {});
 
  private:
   Status send(std::string_view frame);
