@@ -17,6 +17,7 @@ namespace {
 // has done so for so long; a paused one waits without an end.
 constexpr std::chrono::minutes kPauseGrace{5};
 constexpr std::uint64_t kNoEnd = 365ull * 24 * 3600 * 1000;
+constexpr std::chrono::seconds kRemovalTime{60};
 constexpr std::size_t kMostSamples = 120;  // ten minutes of one each five seconds
 
 proto::Fields deadline(std::uint64_t ms) {
@@ -137,8 +138,14 @@ void LocalSandbox::end() {
 bool LocalSandbox::kill() {
   if (ended_) return false;
   end();
-  // Those who were woken run before this does, and cut their streams.
-  loop_.post([self = shared_from_this()] { self->client_->shutdown(); });
+  // Those who were woken run before this does, and cut their streams. It holds the connection until
+  // the supervisor has heard of it.
+  auto shut_down = [](std::shared_ptr<LocalSandbox> self) -> io::Async<void> {
+    co_await io::Loop::sleep({});
+    self->client_->shutdown();
+    co_await self->wait_removed(kRemovalTime);
+  };
+  loop_.spawn(shut_down(shared_from_this()));
   return true;
 }
 

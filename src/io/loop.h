@@ -63,8 +63,8 @@ class Loop {
   std::unique_ptr<State> state_;
 };
 
-// Something that coroutines of one loop wait for and others bring about. Lives as long as anybody
-// waits for it.
+// Something that coroutines of one loop wait for and others bring about. Its end wakes who still
+// waits, as notify() does.
 class Event {
  public:
   explicit Event(Loop& loop);

@@ -1,8 +1,8 @@
 // Byte streams of the server: TCP, unix sockets, and TLS over either, behind one interface.
 //
 // A Stream has one reader and one writer at a time, which may be different coroutines. A call that
-// waits when close() comes ends with Code::kCancelled. Nothing is buffered beyond what one call
-// has.
+// waits when close() or the Stream's end comes ends with Code::kCancelled. Nothing is buffered
+// beyond what one call has. No Stream and no Listener outlives its loop.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ class Stream {
   // an end, so that it cannot take what it has for the whole.
   enum class Close : unsigned char { kPlain, kReset };
   virtual void close(Close how = Close::kPlain) = 0;
-  // How long a read or a write may make no progress; zero: for ever (as it is at first).
+  // How long a read or a write that begins from now on may make no progress; zero: for ever (as it
+  // is at first).
   virtual void set_timeout(Clock::duration time) = 0;
   // The peer's address as text ("127.0.0.1:5000"); empty for unix sockets.
   virtual std::string peer() const = 0;
@@ -52,6 +53,8 @@ class Listener {
 
 // `address`: "HOST:PORT" or "[V6]:PORT" with a numeric host.
 Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& address);
+// A listening stream socket of any family that somebody else made (it becomes non-blocking).
+Result<std::unique_ptr<Listener>> adopt_listener(Loop& loop, Fd socket);
 
 // Connects; Error: unavailable, with the address.
 Async<Result<std::unique_ptr<Stream>>> connect_unix(Loop& loop, std::string path);

@@ -1,0 +1,99 @@
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "io/address.h"
+#include "io/pollable.h"
+#include "io/sockets.h"
+#include "io/stream.h"
+
+namespace caisson::io {
+namespace {
+
+using Held = std::shared_ptr<Pollable>;
+
+constexpr std::chrono::milliseconds kOutOfDescriptorsPause{100};
+constexpr int kBacklog = 4096;
+
+// Errors of accept(2) that are about one connection, which has gone, or about nothing.
+bool is_passing(int error_number) {
+  switch (error_number) {
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENOPROTOOPT:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case EPERM:  // a firewall's
+      return true;
+    default:
+      return false;
+  }
+}
+
+Async<Result<std::unique_ptr<Stream>>> accept_on(Held listening, Loop& loop) {
+  for (;;) {
+    if (listening->closed()) co_return fail(closed_error());
+    Fd accepted(::accept4(listening->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted.valid()) {
+      co_await Pollable::take_turn(listening);
+      auto held = Pollable::create(loop, std::move(accepted));
+      if (held.has_value()) co_return stream_of(std::move(*held));
+      co_await Pollable::pause(listening, kOutOfDescriptorsPause);
+      continue;
+    }
+    const int number = errno;
+    if (is_passing(number)) continue;
+    if (number == EAGAIN) {
+      CO_TRY(co_await Pollable::wait(listening, Pollable::Direction::kIn, {}));
+    } else if (number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM) {
+      co_await Pollable::pause(listening, kOutOfDescriptorsPause);
+    } else {
+      co_return fail(Error::syscall("accept4", number));
+    }
+  }
+}
+
+class SocketListener final : public Listener {
+ public:
+  SocketListener(Loop& loop, Held socket)
+      : loop_(loop), socket_(std::move(socket)), address_(own_address(socket_->fd())) {}
+  ~SocketListener() override { socket_->close(); }
+
+  Async<Result<std::unique_ptr<Stream>>> accept() override { return accept_on(socket_, loop_); }
+  void close() override { socket_->close(); }
+  std::string address() const override { return address_.text(); }
+  unsigned short port() const override { return address_.port(); }
+
+ private:
+  Loop& loop_;
+  Held socket_;
+  SocketAddress address_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> adopt_listener(Loop& loop, Fd socket) {
+  const int flags = ::fcntl(socket.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0)
+    return fail_errno("fcntl O_NONBLOCK");
+  TRY_ASSIGN(Held held, Pollable::create(loop, std::move(socket)));
+  return std::make_unique<SocketListener>(loop, std::move(held));
+}
+
+Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& address) {
+  TRY_ASSIGN(const SocketAddress parsed, parse_address(address));
+  Fd socket(::socket(parsed.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return fail_errno("socket");
+  const int yes = 1;
+  if (::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0)
+    return fail_errno("setsockopt SO_REUSEADDR");
+  if (::bind(socket.get(), parsed.get(), parsed.length) != 0) return fail_errno("bind " + address);
+  if (::listen(socket.get(), kBacklog) != 0) return fail_errno("listen " + address);
+  return adopt_listener(loop, std::move(socket));
+}
+
+}  // namespace caisson::io
