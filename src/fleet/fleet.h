@@ -58,6 +58,7 @@ struct SandboxView {
   std::uint64_t memory_mib = 0, disk_mib = 0;
   std::map<std::string, std::string> metadata;
   NewSandbox::OnTimeout on_timeout = NewSandbox::OnTimeout::kKill;
+  Keep on_timeout_keeps = Keep::kMemory;
   bool auto_resume = false;
   bool public_traffic = true;
   std::string mask_request_host;

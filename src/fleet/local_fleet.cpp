@@ -128,6 +128,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   CO_TRY_ASSIGN(Template from, co_await options.find_template(team, wanted.template_name));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
   Record record{.team = team,
+                .image = from.recipe.image,
                 .host_id = ready.made.id,
                 .user = ready.made.user,
                 .workdir = ready.made.workdir,
@@ -135,6 +136,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
                 .timeout = wanted.timeout,
                 .env = std::move(from.env)};
   for (auto& [name, value] : wanted.env) record.env[name] = std::move(value);
+  record.cpu_milli = from.recipe.cpu_milli;
   SandboxView& view = record.view;
   view.id = ready.made.id;
   view.template_id = std::move(from.id);
@@ -146,6 +148,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   view.disk_mib = from.recipe.disk_bytes >> 20;
   view.metadata = std::move(wanted.metadata);
   view.on_timeout = wanted.on_timeout;
+  view.on_timeout_keeps = wanted.on_timeout_keeps;
   view.auto_resume = wanted.auto_resume;
   view.public_traffic = wanted.public_traffic;
   view.mask_request_host = std::move(wanted.mask_request_host);

@@ -15,7 +15,8 @@ namespace caisson::fleet {
 struct Record {
   std::string team;
   SandboxView view;
-  std::string host_id, user, workdir;
+  std::string image, host_id, user, workdir;
+  std::uint64_t cpu_milli = 0;
   bool secure = true;
   std::chrono::seconds timeout{0};  // what the client asked for last, for a resume by traffic
   std::map<std::string, std::string> env;

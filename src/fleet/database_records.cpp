@@ -1,0 +1,151 @@
+#include "fleet/database_records.h"
+
+#include <utility>
+
+#include "base/json.h"
+
+namespace caisson::fleet {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+std::int64_t ms_of(WallClock::time_point time) {
+  return duration_cast<milliseconds>(time.time_since_epoch()).count();
+}
+
+json::Value lifecycle_of(const Record& record) {
+  const SandboxView& view = record.view;
+  json::Value value = json::Value::object();
+  value.set("pauses", view.on_timeout == NewSandbox::OnTimeout::kPause)
+      .set("keepsFiles", view.on_timeout_keeps == Keep::kFiles)
+      .set("resumes", view.auto_resume)
+      .set("secure", record.secure)
+      .set("publicTraffic", view.public_traffic)
+      .set("maskRequestHost", view.mask_request_host)
+      .set("user", record.user)
+      .set("workdir", record.workdir);
+  return value;
+}
+
+Result<bool> truth(const json::Value& value, std::string_view key) {
+  const json::Value* found = value.find(key);
+  if (found == nullptr || found->as_bool() == nullptr)
+    return fail(Error::invalid("lifecycle." + std::string(key) + ": found no truth value"));
+  return *found->as_bool();
+}
+
+Result<std::string> text(const json::Value& value, std::string_view key) {
+  const json::Value* found = value.find(key);
+  if (found == nullptr || found->as_string() == nullptr)
+    return fail(Error::invalid("lifecycle." + std::string(key) + ": found no text"));
+  return *found->as_string();
+}
+
+}  // namespace
+
+db::SandboxRow row_of(const Record& record) {
+  const SandboxView& view = record.view;
+  return {.id = view.id,
+          .team_id = record.team,
+          .template_id = view.template_id,
+          .alias = view.alias,
+          .image = record.image,
+          .host_id = record.host_id,
+          .state =
+              view.state == State::kPaused ? db::SandboxState::kPaused : db::SandboxState::kRunning,
+          .started_ns = duration_cast<nanoseconds>(view.started.time_since_epoch()).count(),
+          .end_at_ms = ms_of(view.end),
+          .timeout_ms = static_cast<std::uint64_t>(milliseconds(record.timeout).count()),
+          .cpu_milli = record.cpu_milli,
+          .memory = view.memory_mib << 20,
+          .disk = view.disk_mib << 20,
+          .metadata = view.metadata,
+          .lifecycle = json::serialize(lifecycle_of(record))};
+}
+
+Result<Record> record_of(const db::SandboxRow& row) {
+  TRY_ASSIGN(const json::Value lifecycle, json::parse(row.lifecycle));
+  Record record{.team = row.team_id, .image = row.image, .host_id = row.host_id};
+  record.cpu_milli = row.cpu_milli;
+  record.timeout = duration_cast<seconds>(milliseconds(row.timeout_ms));
+  TRY_ASSIGN(record.secure, truth(lifecycle, "secure"));
+  TRY_ASSIGN(record.user, text(lifecycle, "user"));
+  TRY_ASSIGN(record.workdir, text(lifecycle, "workdir"));
+  SandboxView& view = record.view;
+  view.id = row.id;
+  view.template_id = row.template_id;
+  view.alias = row.alias;
+  view.state = row.state == db::SandboxState::kPaused ? State::kPaused : State::kRunning;
+  view.started =
+      WallClock::time_point(duration_cast<WallClock::duration>(nanoseconds(row.started_ns)));
+  view.end = WallClock::time_point(duration_cast<WallClock::duration>(milliseconds(row.end_at_ms)));
+  view.cpus = static_cast<std::uint32_t>((row.cpu_milli + 999) / 1000);
+  view.memory_mib = row.memory >> 20;
+  view.disk_mib = row.disk >> 20;
+  view.metadata = row.metadata;
+  TRY_ASSIGN(const bool pauses, truth(lifecycle, "pauses"));
+  view.on_timeout = pauses ? NewSandbox::OnTimeout::kPause : NewSandbox::OnTimeout::kKill;
+  TRY_ASSIGN(const bool files, truth(lifecycle, "keepsFiles"));
+  view.on_timeout_keeps = files ? Keep::kFiles : Keep::kMemory;
+  TRY_ASSIGN(view.auto_resume, truth(lifecycle, "resumes"));
+  TRY_ASSIGN(view.public_traffic, truth(lifecycle, "publicTraffic"));
+  TRY_ASSIGN(view.mask_request_host, text(lifecycle, "maskRequestHost"));
+  return record;
+}
+
+io::Async<Status> DatabaseRecords::put(Record record) {
+  const std::string id = record.view.id;
+  const State now = record.view.state;
+  const auto found = known_.find(id);
+  std::optional<State> before;
+  if (found != known_.end()) before = found->second.state;
+  const std::string team = record.team;
+  auto work = [row = row_of(record), before, now](db::Database& database) -> Status {
+    db::Sandboxes rows(database);
+    if (!before.has_value()) return rows.insert(row, std::nullopt);
+    if (now == State::kPaused) {
+      if (*before == State::kPaused) return {};
+      return rows.pause(row.team_id, row.id, row.host_id, row.end_at_ms);
+    }
+    if (*before == State::kPaused)
+      return rows.resume(row.team_id, row.id, row.host_id, row.end_at_ms, std::nullopt);
+    return rows.set_end_at(row.team_id, row.id, row.end_at_ms);
+  };
+  CO_TRY(co_await database_->with(std::move(work)));
+  known_.insert_or_assign(id, Known{team, now});
+  co_return Status{};
+}
+
+io::Async<Status> DatabaseRecords::remove(std::string id) {
+  const auto found = known_.find(id);
+  if (found == known_.end()) co_return Status{};
+  const std::string team = found->second.team;
+  known_.erase(found);
+  auto work = [id, team](db::Database& database) -> Status {
+    return db::Sandboxes(database).remove(team, id);
+  };
+  co_return co_await database_->with(std::move(work));
+}
+
+io::Async<Result<std::vector<Record>>> DatabaseRecords::all() {
+  auto work = [](db::Database& database) { return db::Sandboxes(database).all_of_any_team(); };
+  CO_TRY_ASSIGN(const std::vector<db::SandboxRow> rows, co_await database_->with(std::move(work)));
+  std::vector<Record> records;
+  for (const db::SandboxRow& row : rows) {
+    auto record = record_of(row);
+    known_.insert_or_assign(
+        row.id, Known{row.team_id,
+                      row.state == db::SandboxState::kPaused ? State::kPaused : State::kRunning});
+    if (record.has_value()) {
+      records.push_back(std::move(*record));
+    } else {
+      static_cast<void>(co_await remove(row.id));
+    }
+  }
+  co_return records;
+}
+
+}  // namespace caisson::fleet

@@ -1,0 +1,41 @@
+// A fleet's records in the database (db/sandboxes.h).
+//
+// What decides how a sandbox's life goes on (its end, its tokens, who it runs as) is a JSON object
+// of the row. Variables are not written: they may be secret, and are the supervisor's to keep.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "db/sandboxes.h"
+#include "fleet/records.h"
+#include "fleet/shared_database.h"
+
+namespace caisson::fleet {
+
+class DatabaseRecords final : public Records {
+ public:
+  explicit DatabaseRecords(std::shared_ptr<SharedDatabase> database)
+      : database_(std::move(database)) {}
+
+  io::Async<Status> put(Record record) override;
+  io::Async<Status> remove(std::string id) override;
+  // Rows that cannot be read are left out, and removed.
+  io::Async<Result<std::vector<Record>>> all() override;
+
+ private:
+  struct Known {
+    std::string team;
+    State state;
+  };
+  std::shared_ptr<SharedDatabase> database_;
+  // What the database has, as far as this object wrote or read it.
+  std::map<std::string, Known> known_;
+};
+
+// Pure, for tests: a row and back. Error: a lifecycle that is none of ours.
+db::SandboxRow row_of(const Record& record);
+Result<Record> record_of(const db::SandboxRow& row);
+
+}  // namespace caisson::fleet

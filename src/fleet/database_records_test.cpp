@@ -1,0 +1,104 @@
+#include "fleet/database_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "db/teams.h"
+#include "io/loop_for_test.h"
+
+namespace caisson::fleet {
+namespace {
+
+using std::chrono::seconds;
+
+Record record(std::string team, std::string id) {
+  Record made{.team = std::move(team), .image = "base", .host_id = id, .user = "user"};
+  made.cpu_milli = 1500;
+  made.secure = false;
+  made.timeout = seconds(77);
+  made.view.id = std::move(id);
+  made.view.template_id = "base";
+  made.view.started = WallClock::time_point(std::chrono::microseconds(1'700'000'000'123'456));
+  made.view.end = WallClock::time_point(seconds(1'800'000'000));
+  made.view.cpus = 2;
+  made.view.memory_mib = 512;
+  made.view.metadata = {{"a", "b"}};
+  made.view.on_timeout = NewSandbox::OnTimeout::kPause;
+  made.view.on_timeout_keeps = Keep::kFiles;
+  made.view.auto_resume = true;
+  made.view.public_traffic = false;
+  made.view.mask_request_host = "x:${PORT}";
+  return made;
+}
+
+TEST(DatabaseRecordsRow, ARecordComesBackAsItWas) {
+  const Record before = record("t", "abc");
+  const Record after = record_of(row_of(before)).value();
+  EXPECT_EQ(row_of(after), row_of(before));
+  EXPECT_EQ(after.view.started, before.view.started);
+  EXPECT_EQ(after.view.end, before.view.end);
+  EXPECT_EQ(after.timeout, before.timeout);
+  EXPECT_FALSE(after.secure);
+  EXPECT_EQ(after.view.cpus, 2u);
+}
+
+TEST(DatabaseRecordsRow, ALifecycleThatIsNoneIsAnError) {
+  db::SandboxRow row = row_of(record("t", "abc"));
+  for (const char* bad : {"", "[]", "{}", R"({"secure":1})", R"({"secure":true,"user":3})"}) {
+    row.lifecycle = bad;
+    EXPECT_FALSE(record_of(row).has_value()) << bad;
+  }
+}
+
+TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
+  std::string directory = std::filesystem::temp_directory_path() / "records-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const auto in_loop = [&](auto body) {
+    io::Loop loop(1);
+    auto database = db::Database::open(directory + "/server/caisson.db");
+    ASSERT_TRUE(database.has_value()) << database.error().message();
+    auto task = [](io::Loop& on, db::Database opened, decltype(body)& run) -> io::Async<void> {
+      const std::string team = db::Teams(opened).find(db::kDefaultTeam).value().id;
+      DatabaseRecords records(std::make_shared<SharedDatabase>(on, std::move(opened)));
+      co_await run(records, team);
+      on.stop();
+    };
+    loop.spawn(task(loop, std::move(*database), body));
+    loop.run();
+  };
+  in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
+    auto put = co_await records.put(record(team, "one"));
+    EXPECT_TRUE(put.has_value());
+    put = co_await records.put(record(team, "two"));
+    EXPECT_TRUE(put.has_value());
+    put = co_await records.put(record("nobody", "three"));
+    EXPECT_FALSE(put.has_value());
+    Record changed = record(team, "one");
+    changed.view.state = State::kPaused;
+    put = co_await records.put(changed);
+    EXPECT_TRUE(put.has_value());
+    const auto removed = co_await records.remove("two");
+    EXPECT_TRUE(removed.has_value());
+    const auto unknown = co_await records.remove("four");
+    EXPECT_TRUE(unknown.has_value());
+  });
+  in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
+    auto all = co_await records.all();
+    EXPECT_EQ(all->size(), 1u);
+    EXPECT_EQ((*all)[0].view.state, State::kPaused);
+    EXPECT_EQ((*all)[0].view.metadata.at("a"), "b");
+    Record changed = record(team, "one");
+    changed.view.end += seconds(9);
+    auto put = co_await records.put(changed);
+    EXPECT_TRUE(put.has_value());
+    all = co_await records.all();
+    EXPECT_EQ((*all)[0].view.state, State::kRunning);
+    EXPECT_EQ((*all)[0].view.end, changed.view.end);
+  });
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace caisson::fleet
