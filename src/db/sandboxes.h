@@ -40,6 +40,9 @@ struct SandboxRow {
   bool operator==(const SandboxRow&) const = default;
 };
 
+// Of metadata, lifecycle and network each.
+inline constexpr std::size_t kMaxSandboxJson = 64 << 10;
+
 enum class Order : std::uint8_t { kNewestFirst, kOldestFirst };
 
 // A place in a listing: the row after which the next page begins.
@@ -73,7 +76,8 @@ class Sandboxes {
   explicit Sandboxes(Database& database) : sqlite_(database.sqlite()) {}
 
   // Errors: resource_exhausted where the team has `most_running` running sandboxes already (counted
-  // with the same lock that writes the row), already_exists, failed_precondition (no such team).
+  // with the same lock that writes the row), already_exists, failed_precondition (no such team),
+  // invalid_argument (metadata that is not UTF-8 or has NULs, or more than kMaxSandboxJson).
   Status insert(const SandboxRow& row, std::optional<std::uint64_t> most_running);
   Result<SandboxRow> find(std::string_view team_id, std::string_view id);
   Result<SandboxPage> list(std::string_view team_id, const SandboxFilter& filter);
