@@ -13,11 +13,21 @@ namespace {
 constexpr std::size_t kIdLength = 20;
 
 constexpr SqlText kSelect =
-    "SELECT id, team_id, template_id, alias, image, host_id, state, started_ns, end_at_ms, "
-    "timeout_ms, cpu_milli, memory, disk, metadata, lifecycle, network FROM sandboxes";
+    "SELECT id, team_id, template_id, alias, image, host_id, user, workdir, secure, state, "
+    "started_ns, end_at_ms, timeout_ms, cpu_milli, memory, disk, metadata, lifecycle, network FROM "
+    "sandboxes";
+
+constexpr SqlText kInsert =
+    "INSERT INTO sandboxes (id, team_id, template_id, alias, image, host_id, user, workdir, "
+    "secure, state, started_ns, end_at_ms, timeout_ms, cpu_milli, memory, disk, metadata, "
+    "lifecycle, network) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 std::string_view to_text(SandboxState state) {
   return state == SandboxState::kRunning ? "running" : "paused";
+}
+
+SandboxState parse_state(std::string_view text) {
+  return text == "paused" ? SandboxState::kPaused : SandboxState::kRunning;
 }
 
 std::string to_json(const Metadata& metadata) {
@@ -41,24 +51,26 @@ Result<Metadata> parse_metadata(std::string_view text) {
 }
 
 Result<SandboxRow> read_row(const Query& row) {
-  SandboxRow sandbox = {
-      .id = row.get<std::string>(0),
-      .team_id = row.get<std::string>(1),
-      .template_id = row.get<std::string>(2),
-      .alias = row.get<std::string>(3),
-      .image = row.get<std::string>(4),
-      .host_id = row.get<std::string>(5),
-      .state = row.get<std::string>(6) == "paused" ? SandboxState::kPaused : SandboxState::kRunning,
-      .started_ns = row.get<std::int64_t>(7),
-      .end_at_ms = row.get<std::int64_t>(8),
-      .timeout_ms = row.get<std::uint64_t>(9),
-      .cpu_milli = row.get<std::uint64_t>(10),
-      .memory = row.get<std::uint64_t>(11),
-      .disk = row.get<std::uint64_t>(12),
-      .metadata = {},
-      .lifecycle = row.get<std::string>(14),
-      .network = row.get<std::string>(15)};
-  TRY_ASSIGN(sandbox.metadata, parse_metadata(row.get<std::string>(13)));
+  SandboxRow sandbox = {.id = row.get<std::string>(0),
+                        .team_id = row.get<std::string>(1),
+                        .template_id = row.get<std::string>(2),
+                        .alias = row.get<std::string>(3),
+                        .image = row.get<std::string>(4),
+                        .host_id = row.get<std::string>(5),
+                        .user = row.get<std::string>(6),
+                        .workdir = row.get<std::string>(7),
+                        .secure = row.get<std::int64_t>(8) != 0,
+                        .state = parse_state(row.get<std::string>(9)),
+                        .started_ns = row.get<std::int64_t>(10),
+                        .end_at_ms = row.get<std::int64_t>(11),
+                        .timeout_ms = row.get<std::uint64_t>(12),
+                        .cpu_milli = row.get<std::uint64_t>(13),
+                        .memory = row.get<std::uint64_t>(14),
+                        .disk = row.get<std::uint64_t>(15),
+                        .metadata = {},
+                        .lifecycle = row.get<std::string>(17),
+                        .network = row.get<std::string>(18)};
+  TRY_ASSIGN(sandbox.metadata, parse_metadata(row.get<std::string>(16)));
   return sandbox;
 }
 
@@ -110,22 +122,44 @@ Status Sandboxes::allow_one_more(std::string_view team_id,
                                " running sandboxes; allowed are " + std::to_string(*most_running)));
 }
 
-Status Sandboxes::insert(const SandboxRow& row, std::optional<std::uint64_t> most_running) {
+Status Sandboxes::write(const SandboxRow& row, Sql statement) {
   TRY(check_metadata(row.metadata));
   const std::string metadata = to_json(row.metadata);
   TRY(check_size("metadata", metadata));
   TRY(check_size("lifecycle", row.lifecycle));
   TRY(check_size("network", row.network));
+  TRY_ASSIGN(const std::int64_t written,
+             sqlite_.run(statement, row.id, row.team_id, row.template_id, row.alias, row.image,
+                         row.host_id, row.user, row.workdir, row.secure ? 1 : 0, to_text(row.state),
+                         row.started_ns, row.end_at_ms, row.timeout_ms, row.cpu_milli, row.memory,
+                         row.disk, metadata, row.lifecycle, row.network));
+  if (written == 1) return {};
+  return fail(Error(Code::kAlreadyExists, "another team has a sandbox " + quoted(row.id)));
+}
+
+Status Sandboxes::insert(const SandboxRow& row, std::optional<std::uint64_t> most_running) {
   TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
   TRY(allow_one_more(row.team_id, most_running));
-  TRY(
-      sqlite_.run("INSERT INTO sandboxes (id, team_id, template_id, alias, image, host_id, state, "
-                  "started_ns, end_at_ms, timeout_ms, cpu_milli, memory, disk, metadata, "
-                  "lifecycle, network) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                  row.id, row.team_id, row.template_id, row.alias, row.image, row.host_id,
-                  to_text(row.state), row.started_ns, row.end_at_ms, row.timeout_ms, row.cpu_milli,
-                  row.memory, row.disk, metadata, row.lifecycle, row.network));
+  TRY(write(row, kInsert));
   return transaction.commit();
+}
+
+Status Sandboxes::put(const SandboxRow& row) {
+  static constexpr auto kPut =
+      kInsert +
+      " ON CONFLICT (id) DO UPDATE SET template_id = excluded.template_id, alias = excluded.alias, "
+      "image = excluded.image, host_id = excluded.host_id, user = excluded.user, workdir = "
+      "excluded.workdir, secure = excluded.secure, state = excluded.state, started_ns = "
+      "excluded.started_ns, end_at_ms = excluded.end_at_ms, timeout_ms = excluded.timeout_ms, "
+      "cpu_milli = excluded.cpu_milli, memory = excluded.memory, disk = excluded.disk, metadata = "
+      "excluded.metadata, lifecycle = excluded.lifecycle, network = excluded.network WHERE team_id "
+      "= excluded.team_id";
+  return write(row, kPut);
+}
+
+Status Sandboxes::remove_of_any_team(std::string_view id) {
+  TRY(sqlite_.run("DELETE FROM sandboxes WHERE id = ?", id));
+  return {};
 }
 
 Result<SandboxRow> Sandboxes::find(std::string_view team_id, std::string_view id) {
