@@ -12,8 +12,8 @@ namespace caisson::db {
 // failed_precondition where others may write to it, and so put another file in a file's place.
 Result<Fd> open_private_directory(const std::string& path);
 
-// Makes the file of the folder, empty, where it is not there. It is 0600 afterwards; made by root it
-// belongs to the folder's owner. Error: failed_precondition where it is a link or no file.
+// Makes the file of the folder, empty, where it is not there. It is 0600 afterwards; made by root
+// it belongs to the folder's owner. Error: failed_precondition where it is a link or no file.
 //
 // No descriptor is handed out, and a file that is there is not opened: closing any descriptor of a
 // file takes this process's locks on it away, those of an open database too.

@@ -17,6 +17,7 @@ bool is_control(char c) {
 }  // namespace
 
 std::string quoted(std::string_view text) {
+  // What is no UTF-8 ends it.
   const std::string_view kept = cut(text, kMaxQuoted);
   std::string out = "\"";
   for (const char c : kept) out += is_control(c) ? '?' : c;

@@ -1,0 +1,238 @@
+#include "db/builds.h"
+
+#include <array>
+
+#include "base/secret.h"
+#include "db/template_name.h"
+#include "db/text.h"
+
+namespace caisson::db {
+namespace {
+
+constexpr std::array<std::string_view, 4> kStatusNames = {"waiting", "building", "ready", "error"};
+constexpr std::size_t kMaxTags = 32;
+
+constexpr SqlText kSelect =
+    "SELECT builds.id, template_id, status, tags, image, cpu_milli, memory, disk, start_command, "
+    "ready_command, failure, failure_step, builds.created_ms, finished_ms FROM builds JOIN "
+    "templates ON templates.id = template_id";
+
+BuildStatus parse_status(std::string_view text) {
+  for (std::size_t i = 0; i < kStatusNames.size(); ++i) {
+    if (kStatusNames[i] == text) return static_cast<BuildStatus>(i);
+  }
+  return BuildStatus::kError;
+}
+
+// No tag has a space.
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    text += word;
+  }
+  return text;
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+Build read_build(const Query& row) {
+  return {.id = row.get<std::string>(0),
+          .template_id = row.get<std::string>(1),
+          .status = parse_status(row.get<std::string>(2)),
+          .tags = split(row.get<std::string>(3)),
+          .image = row.get<std::string>(4),
+          .size = {.cpu_milli = row.get<std::uint64_t>(5),
+                   .memory = row.get<std::uint64_t>(6),
+                   .disk = row.get<std::uint64_t>(7)},
+          .start_command = row.get<std::string>(8),
+          .ready_command = row.get<std::string>(9),
+          .failure = row.get<std::string>(10),
+          .failure_step = row.get<std::string>(11),
+          .created_ms = row.get<std::int64_t>(12),
+          .finished_ms = row.get<std::optional<std::int64_t>>(13)};
+}
+
+Error no_build(std::string_view id) {
+  return Error::not_found("no build " + quoted(id));
+}
+
+struct Progress {
+  std::string template_id;
+  BuildStatus status;
+  std::vector<std::string> tags;
+};
+
+Result<Progress> progress_of(Sqlite& sqlite, std::string_view id) {
+  TRY_ASSIGN(Query query,
+             sqlite.query("SELECT template_id, status, tags FROM builds WHERE id = ?", id));
+  TRY_ASSIGN(const bool found, query.next());
+  if (!found) return fail(no_build(id));
+  return Progress{.template_id = query.get<std::string>(0),
+                  .status = parse_status(query.get<std::string>(1)),
+                  .tags = split(query.get<std::string>(2))};
+}
+
+Error wrong_status(std::string_view id, BuildStatus status) {
+  return Error::precondition("build " + quoted(id) + " is " +
+                             std::string(kStatusNames[static_cast<std::size_t>(status)]));
+}
+
+Result<Progress> unfinished(Sqlite& sqlite, std::string_view id) {
+  TRY_ASSIGN(Progress progress, progress_of(sqlite, id));
+  if (progress.status == BuildStatus::kReady || progress.status == BuildStatus::kError) {
+    return fail(wrong_status(id, progress.status));
+  }
+  return progress;
+}
+
+Result<std::int64_t> count_logs(Sqlite& sqlite, std::string_view id) {
+  TRY_ASSIGN(
+      Query query,
+      sqlite.query("SELECT coalesce(max(number) + 1, 0) FROM build_logs WHERE build_id = ?", id));
+  TRY(query.next());
+  return query.get<std::int64_t>(0);
+}
+
+}  // namespace
+
+Result<Build> Builds::add(std::string_view team_id, std::string_view template_id,
+                          const std::vector<std::string>& tags, const BuildSize& size,
+                          std::int64_t now_ms) {
+  for (const std::string& tag : tags) TRY(check_template_tag(tag));
+  if (tags.size() > kMaxTags) {
+    return fail(Error::invalid("tags: found " + std::to_string(tags.size()) + "; allowed are " +
+                               std::to_string(kMaxTags) + " at most"));
+  }
+  Build build = {.id = random_uuid(),
+                 .template_id = std::string(template_id),
+                 .tags = tags,
+                 .size = size,
+                 .created_ms = now_ms};
+  TRY_ASSIGN(const std::int64_t made,
+             sqlite_.run("INSERT INTO builds (id, template_id, status, tags, image, cpu_milli, "
+                         "memory, disk, start_command, ready_command, failure, failure_step, "
+                         "created_ms) SELECT ?, id, 'waiting', ?, '', ?, ?, ?, '', '', '', '', ? "
+                         "FROM templates WHERE id = ? AND team_id = ?",
+                         build.id, join(tags), size.cpu_milli, size.memory, size.disk, now_ms,
+                         template_id, team_id));
+  if (made == 0) return fail(Error::not_found("no template " + quoted(template_id)));
+  return build;
+}
+
+Result<Build> Builds::find(std::string_view team_id, std::string_view template_id,
+                           std::string_view id) {
+  static constexpr auto kFind =
+      kSelect + " WHERE builds.id = ? AND template_id = ? AND team_id = ?";
+  TRY_ASSIGN(Query query, sqlite_.query(kFind, id, template_id, team_id));
+  TRY_ASSIGN(const bool found, query.next());
+  if (!found) return fail(no_build(id));
+  return read_build(query);
+}
+
+Result<std::vector<Build>> Builds::list(std::string_view team_id, std::string_view template_id,
+                                        std::uint32_t limit) {
+  static constexpr auto kList =
+      kSelect +
+      " WHERE template_id = ? AND team_id = ? ORDER BY builds.created_ms DESC, builds.id LIMIT ?";
+  TRY_ASSIGN(Query query, sqlite_.query(kList, template_id, team_id, limit));
+  std::vector<Build> builds;
+  for (;;) {
+    TRY_ASSIGN(const bool more, query.next());
+    if (!more) return builds;
+    builds.push_back(read_build(query));
+  }
+}
+
+Status Builds::start(std::string_view id, std::string_view start_command,
+                     std::string_view ready_command) {
+  TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
+  TRY_ASSIGN(const Progress progress, progress_of(sqlite_, id));
+  if (progress.status != BuildStatus::kWaiting) {
+    return fail(wrong_status(id, progress.status));
+  }
+  TRY(
+      sqlite_.run("UPDATE builds SET status = 'building', start_command = ?, ready_command = ? "
+                  "WHERE id = ?",
+                  start_command, ready_command, id));
+  return transaction.commit();
+}
+
+Status Builds::finish(std::string_view id, std::string_view image, std::int64_t now_ms) {
+  TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
+  TRY_ASSIGN(const Progress progress, unfinished(sqlite_, id));
+  TRY(sqlite_.run("UPDATE builds SET status = 'ready', image = ?, finished_ms = ? WHERE id = ?",
+                  image, now_ms, id));
+  for (const std::string& tag : progress.tags) {
+    TRY(sqlite_.run("INSERT OR REPLACE INTO template_tags VALUES (?, ?, ?, ?)",
+                    progress.template_id, tag, id, now_ms));
+  }
+  TRY(sqlite_.run("UPDATE templates SET updated_ms = ? WHERE id = ?", now_ms,
+                  progress.template_id));
+  return transaction.commit();
+}
+
+Status Builds::set_failed(std::string_view id, std::string_view step, std::string_view failure,
+                          std::int64_t now_ms) {
+  TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
+  TRY(unfinished(sqlite_, id));
+  TRY(
+      sqlite_.run("UPDATE builds SET status = 'error', failure = ?, failure_step = ?, "
+                  "finished_ms = ? WHERE id = ?",
+                  cut(failure, kMaxLogMessage), step, now_ms, id));
+  return transaction.commit();
+}
+
+Status Builds::fail_unfinished(std::string_view failure, std::int64_t now_ms) {
+  TRY(
+      sqlite_.run("UPDATE builds SET status = 'error', failure = ?, finished_ms = ? "
+                  "WHERE status IN ('waiting', 'building')",
+                  failure, now_ms));
+  return {};
+}
+
+Status Builds::append_logs(std::string_view id, std::span<const LogEntry> entries) {
+  TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
+  TRY_ASSIGN(std::int64_t number, count_logs(sqlite_, id));
+  for (const LogEntry& entry : entries) {
+    if (number > kMaxLogEntries) break;
+    std::string_view message = cut(entry.message, kMaxLogMessage);
+    if (number == kMaxLogEntries) message = "what follows is left out: the log is too long";
+    const auto added =
+        sqlite_.run("INSERT INTO build_logs VALUES (?, ?, ?, ?, ?, ?)", id, number, entry.time_ms,
+                    static_cast<int>(entry.level), entry.step, message);
+    if (!added.has_value()) {
+      if (added.error().code() != Code::kFailedPrecondition) return fail(added.error());
+      return fail(Error::precondition("no build " + quoted(id)));
+    }
+    ++number;
+  }
+  return transaction.commit();
+}
+
+Result<std::vector<LogEntry>> Builds::logs(std::string_view id, std::uint32_t offset,
+                                           std::uint32_t limit, LogLevel least) {
+  TRY_ASSIGN(Query query,
+             sqlite_.query("SELECT time_ms, level, step, message FROM build_logs WHERE build_id = "
+                           "? AND level >= ? ORDER BY number LIMIT ? OFFSET ?",
+                           id, static_cast<int>(least), limit, offset));
+  std::vector<LogEntry> entries;
+  for (;;) {
+    TRY_ASSIGN(const bool more, query.next());
+    if (!more) return entries;
+    entries.push_back({.time_ms = query.get<std::int64_t>(0),
+                       .level = static_cast<LogLevel>(query.get<std::int64_t>(1)),
+                       .step = query.get<std::string>(2),
+                       .message = query.get<std::string>(3)});
+  }
+}
+
+}  // namespace caisson::db
