@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 #include <utility>
 
@@ -95,12 +96,33 @@ Status Poller::wait() {
   return {};
 }
 
+OomScore OomScore::open() {
+  OomScore score;
+  Fd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
+  char text[16];
+  const ssize_t size = file.valid() ? ::read(file.get(), text, sizeof(text)) : -1;
+  if (size <= 0) return score;
+  const auto [end, error] = std::from_chars(text, text + size, score.score_);
+  if (error == std::errc()) score.file_ = std::move(file);
+  return score;
+}
+
+void OomScore::set(int score) const {
+  if (!file_.valid()) return;
+  const std::string text = std::to_string(std::min(score, kMost));
+  // Refused or not, the command runs.
+  [[maybe_unused]] const ssize_t written = ::pwrite(file_.get(), text.data(), text.size(), 0);
+}
+
 Guest::Guest(Channel channel, Inside inside, Fd signals)
     : channel_(std::move(channel)), inside_(std::move(inside)), signals_(std::move(signals)) {}
 
 Guest::~Guest() = default;
 
 Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
+  // For this moment, in which nothing else runs inside: its files in /proc are its own then.
+  if (::prctl(PR_SET_DUMPABLE, 1) != 0) return fail_errno("prctl PR_SET_DUMPABLE");
+  options.inside.oom_score = OomScore::open();
   if (!is_off(options.inside.disabled_mechanisms, Mechanism::kDumpable) &&
       ::prctl(PR_SET_DUMPABLE, 0) != 0)
     return fail_errno("prctl PR_SET_DUMPABLE");
