@@ -15,7 +15,6 @@
 #include "guest/confine.h"
 #include "guest/dial.h"
 #include "guest/exec.h"
-#include "guest/metrics.h"
 #include "guest/relay.h"
 
 namespace caisson::guest {
@@ -294,8 +293,7 @@ Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame,
     case Kind::kDial:
       return DialStream::open(id, fields);
     case Kind::kMetrics:
-      send_metrics(id);
-      return nullptr;
+      return RelayStream::open(id, metrics_worker, WorkerRights::kGuest, fields, inside_);
     case Kind::kControl:
       return control(id, fields);
     default:
@@ -325,14 +323,6 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
   }
   return fail(Error(Code::kUnimplemented,
                     "control: operation " + std::to_string(operation) + ", allowed are 1 to 6"));
-}
-
-void Guest::send_metrics(std::uint32_t id) {
-  proto::Fields fields;
-  for (const auto& [name, value] : sample_metrics())
-    fields.put(Tag::kMetricName, name).put_u64(Tag::kMetricValue, value);
-  channel_.send(proto::encode_frame(id, FrameType::kEvent, 0, fields.bytes()));
-  close_stream(id);
 }
 
 // SIGTERM now; the end comes when nothing runs any more, or with the deadline.
