@@ -171,6 +171,7 @@ enum class Tag : std::uint16_t {
   // watch
   kWatchEvent = 96,          // u8
   kAllowNetworkMounts = 97,  // u8 1: watch also where others may change files unnoticed
+  kTargetName = 98,          // of a rename: kTarget below the directory that is watched
   // dial
   kPort = 112,
   kAddress = 113,

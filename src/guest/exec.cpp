@@ -122,12 +122,14 @@ Result<std::unique_ptr<ExecStream>> ExecStream::open(std::uint32_t id, ExecReque
                       "there is no way to send a listener"));
   std::unique_ptr<ExecStream> stream(new ExecStream(id, request.terminal.has_value()));
   TRY(stream->open_pipes(request, child));
-  TRY_ASSIGN(const pid_t pid, fork_into(birth_cgroup));
-  if (pid == 0) {
+  inside.oom_score.raise();
+  const Result<pid_t> pid = fork_into(birth_cgroup);
+  if (pid && *pid == 0) {
     birth_cgroup.reset();  // it leads out of the sandbox
     run_command(request, std::move(child));
   }
-  stream->pid_ = pid;
+  inside.oom_score.restore();
+  TRY_ASSIGN(stream->pid_, pid);
   return stream;
 }
 
@@ -413,6 +415,7 @@ void ExecStream::close_if_over(Channel& channel) {
     if (failure_->error_number != 0)
       fields.put_u32(Tag::kErrorErrno, static_cast<std::uint32_t>(failure_->error_number));
     if (failure_->exit_code != 0) fields.put_u32(Tag::kExitCode, failure_->exit_code);
+    if (failure_->subject != 0) fields.put_u8(Tag::kErrorSubject, failure_->subject);
   } else {
     if (WIFSIGNALED(exit_->status)) {
       fields.put_u32(Tag::kExitSignal, static_cast<std::uint32_t>(WTERMSIG(exit_->status)));

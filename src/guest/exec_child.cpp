@@ -29,12 +29,15 @@ constexpr std::string_view kDefaultPath =
 constexpr int kLeakedDescriptors = 64;
 constexpr std::size_t kMaxFailureMessage = 1024;
 
-[[noreturn]] void report_failure(int report_fd, const Error& error, std::uint8_t exit_code) {
+[[noreturn]] void report_failure(int report_fd, const Error& error,
+                                 std::optional<proto::ErrorSubject> subject = {},
+                                 std::uint8_t exit_code = 0) {
   std::string message(1, static_cast<char>(ReportKind::kFailure));
   const std::int32_t error_number = error.error_number();
   message.append(reinterpret_cast<const char*>(&error_number), sizeof(error_number));
   message.push_back(static_cast<char>(error.code()));
   message.push_back(static_cast<char>(exit_code));
+  message.push_back(subject ? static_cast<char>(*subject) : '\0');
   message.append(error.message(), 0, kMaxFailureMessage);
   // Where even this fails, the parent sees an exit status of 127 without a report.
   [[maybe_unused]] const ssize_t sent =
@@ -270,24 +273,23 @@ Status prepare(const ExecRequest& request, ExecDescriptors& descriptors, const A
   TRY_ASSIGN(const Confined confined, give_up_rights(options));
   if (confined.listener.valid())
     TRY(report_descriptor(report_fd, ReportKind::kListener, confined.listener.get()));
-  TRY(limit_open_files(limits, descriptors.open_files));
-  // Only now, so that no right of the start enters a directory that the command could not.
-  return enter_directory(request, account);
+  return limit_open_files(limits, descriptors.open_files);
 }
 
 }  // namespace
 
 ExecFailure parse_failure(std::string_view message) {
   ExecFailure failure;
-  constexpr std::size_t kFixed = 1 + sizeof(failure.error_number) + 2;
+  constexpr std::size_t kFixed = 1 + sizeof(failure.error_number) + 3;
   if (message.size() < kFixed) {
     failure.code = static_cast<std::uint8_t>(Code::kInternal);
     failure.message = "the command's start ended without a reason";
     return failure;
   }
   std::memcpy(&failure.error_number, message.data() + 1, sizeof(failure.error_number));
-  failure.code = static_cast<std::uint8_t>(message[kFixed - 2]);
-  failure.exit_code = static_cast<std::uint8_t>(message[kFixed - 1]);
+  failure.code = static_cast<std::uint8_t>(message[kFixed - 3]);
+  failure.exit_code = static_cast<std::uint8_t>(message[kFixed - 2]);
+  failure.subject = static_cast<std::uint8_t>(message[kFixed - 1]);
   failure.message = message.substr(kFixed);
   return failure;
 }
@@ -296,9 +298,12 @@ void run_command(const ExecRequest& request, ExecDescriptors descriptors) {
   const int report_fd = descriptors.report.get();
   const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   Result<Account> account = resolve_user(request.user, root.get());
-  if (!account) report_failure(report_fd, account.error(), 0);
+  if (!account) report_failure(report_fd, account.error(), proto::ErrorSubject::kUser);
   if (Status status = prepare(request, descriptors, *account); !status)
-    report_failure(report_fd, status.error(), 0);
+    report_failure(report_fd, status.error());
+  // Only now, so that no right of the start enters a directory that the command could not.
+  if (Status status = enter_directory(request, *account); !status)
+    report_failure(report_fd, status.error(), proto::ErrorSubject::kDirectory);
   const Environment environment =
       make_environment(request, *account, descriptors.disabled_mechanisms);
   std::vector<std::string> arguments = request.arguments;
@@ -308,7 +313,7 @@ void run_command(const ExecRequest& request, ExecDescriptors descriptors) {
   reset_signals();
   const ExecError failure = execute(request.arguments.front(), argument_pointers.data(),
                                     setting_pointers.data(), environment.get("PATH"));
-  report_failure(report_fd, failure.error, failure.exit_code);
+  report_failure(report_fd, failure.error, proto::ErrorSubject::kProgram, failure.exit_code);
 }
 
 }  // namespace caisson::guest

@@ -57,6 +57,7 @@ struct ExecFailure {
   std::int32_t error_number = 0;
   std::uint8_t code = 0;       // Code
   std::uint8_t exit_code = 0;  // 127 or 126 where the program itself was the reason, else 0
+  std::uint8_t subject = 0;    // proto::ErrorSubject; 0: none of these
   std::string message;
 };
 

@@ -64,6 +64,8 @@ Result<std::uint64_t> number_field(const proto::FieldReader& fields, proto::Tag 
                                    std::uint64_t fallback);
 // A path of something below `directory`.
 std::string join(const std::string& directory, std::string_view name);
+// By what statfs(2) says.
+bool is_network_file_system(std::uint64_t type);
 // The error of a directory that could not be opened: invalid_argument where something else is
 // there.
 Error directory_error(const std::string& what, const std::string& path, int error_number);

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 #include <utility>
 
 #include "guest/confine.h"
 #include "guest/dial.h"
 #include "guest/exec.h"
-#include "guest/metrics.h"
 #include "guest/relay.h"
 
 namespace caisson::guest {
@@ -95,12 +95,33 @@ Status Poller::wait() {
   return {};
 }
 
+OomScore OomScore::open() {
+  OomScore score;
+  Fd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
+  char text[16];
+  const ssize_t size = file.valid() ? ::read(file.get(), text, sizeof(text)) : -1;
+  if (size <= 0) return score;
+  const auto [end, error] = std::from_chars(text, text + size, score.score_);
+  if (error == std::errc()) score.file_ = std::move(file);
+  return score;
+}
+
+void OomScore::set(int score) const {
+  if (!file_.valid()) return;
+  const std::string text = std::to_string(std::min(score, kMost));
+  // Refused or not, the command runs.
+  [[maybe_unused]] const ssize_t written = ::pwrite(file_.get(), text.data(), text.size(), 0);
+}
+
 Guest::Guest(Channel channel, Inside inside, Fd signals)
     : channel_(std::move(channel)), inside_(std::move(inside)), signals_(std::move(signals)) {}
 
 Guest::~Guest() = default;
 
 Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
+  // For this moment, in which nothing else runs inside: its files in /proc are its own then.
+  if (::prctl(PR_SET_DUMPABLE, 1) != 0) return fail_errno("prctl PR_SET_DUMPABLE");
+  options.inside.oom_score = OomScore::open();
   if (!is_off(options.inside.disabled_mechanisms, Mechanism::kDumpable) &&
       ::prctl(PR_SET_DUMPABLE, 0) != 0)
     return fail_errno("prctl PR_SET_DUMPABLE");
@@ -272,8 +293,7 @@ Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame,
     case Kind::kDial:
       return DialStream::open(id, fields);
     case Kind::kMetrics:
-      send_metrics(id);
-      return nullptr;
+      return RelayStream::open(id, metrics_worker, WorkerRights::kGuest, fields, inside_);
     case Kind::kControl:
       return control(id, fields);
     default:
@@ -303,14 +323,6 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
   }
   return fail(Error(Code::kUnimplemented,
                     "control: operation " + std::to_string(operation) + ", allowed are 1 to 6"));
-}
-
-void Guest::send_metrics(std::uint32_t id) {
-  proto::Fields fields;
-  for (const auto& [name, value] : sample_metrics())
-    fields.put(Tag::kMetricName, name).put_u64(Tag::kMetricValue, value);
-  channel_.send(proto::encode_frame(id, FrameType::kEvent, 0, fields.bytes()));
-  close_stream(id);
 }
 
 // SIGTERM now; the end comes when nothing runs any more, or with the deadline.

@@ -44,7 +44,6 @@ class Guest {
   Result<std::unique_ptr<Stream>> make_stream(const proto::Frame& frame,
                                               std::vector<Fd> descriptors);
   Result<std::unique_ptr<Stream>> control(std::uint32_t id, const proto::FieldReader& fields);
-  void send_metrics(std::uint32_t id);
   Status begin_shutdown(std::uint32_t id, const proto::FieldReader& fields);
   bool shutdown_is_due();
   void close_stream(std::uint32_t id);

@@ -140,9 +140,33 @@ TEST_F(Control, Metrics) {
   const proto::FieldReader fields = seen.event(0);
   const std::vector<std::string_view> names = fields.all(Tag::kMetricName);
   EXPECT_EQ(names.size(), fields.all(Tag::kMetricValue).size());
-  for (const std::string_view name : {"cpu_count", "memory_total", "processes", "disk_total",
-                                      "disk_used", "inodes_total", "uptime_ms"})
+  for (const std::string_view name : {"cpu_count", "memory_total", "processes", "cpu_used_us",
+                                      "disk_total", "disk_used", "inodes_total", "uptime_ms"})
     EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+}
+
+TEST_F(Control, ProcessorTimeOfWhatHasEndedStaysCounted) {
+  const auto used = [&] {
+    const Seen seen = guest_.finish_stream(guest_.open(Kind::kMetrics, Fields()));
+    const proto::FieldReader fields = seen.event(0);
+    const auto names = fields.all(Tag::kMetricName);
+    const auto at = std::ranges::find(names, "cpu_used_us") - names.begin();
+    std::uint64_t value = 0;
+    std::memcpy(&value, fields.all(Tag::kMetricValue).at(static_cast<std::size_t>(at)).data(),
+                sizeof(value));
+    return value;
+  };
+  // The guest is not PID 1 here and sees the whole host, where others end unseen meanwhile.
+  bool counted = false;
+  for (int i = 0; i < 20 && !counted; ++i) {
+    const std::uint64_t before = used();
+    const Seen burnt = guest_.run("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");
+    const std::uint64_t spent = burnt.end().number(Tag::kUserMicros).value();
+    const std::uint64_t after = used();
+    // Counted in ticks of 10 ms.
+    counted = after > before && after - before + 20'000 >= spent && spent > 20'000;
+  }
+  EXPECT_TRUE(counted);
 }
 
 TEST_F(Control, Ping) {

@@ -1,6 +1,5 @@
 #include "guest/metrics.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -8,11 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "base/fd.h"
+#include "guest/process_stat.h"
+#include "guest/worker.h"
 
 namespace caisson::guest {
 namespace {
@@ -45,6 +47,20 @@ std::optional<std::uint64_t> meminfo(std::string_view text, std::string_view nam
   return *kib * 1024;
 }
 
+void add_processors(Metrics& metrics) {
+  cpu_set_t cpus;
+  if (::sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return;
+  auto count = static_cast<std::uint64_t>(CPU_COUNT(&cpus));
+  // "QUOTA PERIOD": as many as the quota keeps busy.
+  const std::string limit = read_small("/sys/fs/cgroup/cpu.max");
+  const auto quota = leading_number(limit);
+  const auto period =
+      leading_number(std::string_view(limit).substr(std::min(limit.find(' '), limit.size())));
+  if (quota && period && *quota > 0 && *period > 0)
+    count = std::min(count, (*quota - 1) / *period + 1);
+  metrics.emplace_back("cpu_count", count);
+}
+
 void add_memory(Metrics& metrics) {
   // The sandbox's own limit where it is shown, else what the kernel has.
   const auto total = leading_number(read_small("/sys/fs/cgroup/memory.max"));
@@ -52,32 +68,39 @@ void add_memory(Metrics& metrics) {
   const std::string text = read_small("/proc/meminfo");
   const auto kernel_total = meminfo(text, "MemTotal:");
   const auto available = meminfo(text, "MemAvailable:");
+  const auto cached = meminfo(text, "\nCached:");
   if (total || kernel_total) metrics.emplace_back("memory_total", total ? *total : *kernel_total);
   if (used)
     metrics.emplace_back("memory_used", *used);
   else if (!total && kernel_total && available)
     metrics.emplace_back("memory_used", *kernel_total - *available);
+  // Where a limit is shown the kernel is the host's, and so is its cache.
+  if (!total && cached) metrics.emplace_back("memory_cache", *cached);
 }
 
-std::optional<std::uint64_t> count_processes() {
-  DIR* const directory = ::opendir("/proc");
-  if (directory == nullptr) return std::nullopt;
-  std::uint64_t count = 0;
-  while (const dirent* entry = ::readdir(directory))
-    if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') ++count;
-  ::closedir(directory);
-  return count;
+void add_processes(Metrics& metrics) {
+  std::uint64_t count = 0, ticks = 0;
+  const auto add = [&](std::uint32_t, const std::string&, const ProcessStat& stat) -> Status {
+    ++count;
+    ticks += stat.ticks;
+    return {};
+  };
+  if (!for_each_process(add)) return;
+  metrics.emplace_back("processes", count);
+  // Whoever has ended was waited for by its parent or by PID 1, which are all among them.
+  const long per_second = ::sysconf(_SC_CLK_TCK);
+  if (per_second > 0)
+    metrics.emplace_back("cpu_used_us",
+                         ticks * (1'000'000 / static_cast<std::uint64_t>(per_second)));
 }
 
 }  // namespace
 
 Metrics sample_metrics() {
   Metrics metrics;
-  cpu_set_t cpus;
-  if (::sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
-    metrics.emplace_back("cpu_count", static_cast<std::uint64_t>(CPU_COUNT(&cpus)));
+  add_processors(metrics);
   add_memory(metrics);
-  if (const auto processes = count_processes()) metrics.emplace_back("processes", *processes);
+  add_processes(metrics);
   struct statvfs disk{};
   if (::statvfs("/", &disk) == 0) {
     metrics.emplace_back("disk_total", disk.f_blocks * disk.f_frsize);
@@ -90,6 +113,13 @@ Metrics sample_metrics() {
     metrics.emplace_back("uptime_ms", static_cast<std::uint64_t>(time.tv_sec) * 1000 +
                                           static_cast<std::uint64_t>(time.tv_nsec) / 1'000'000);
   return metrics;
+}
+
+Status metrics_worker(const proto::FieldReader& /*fields*/, WorkerLink& link) {
+  proto::Fields event;
+  for (const auto& [name, value] : sample_metrics())
+    event.put(proto::Tag::kMetricName, name).put_u64(proto::Tag::kMetricValue, value);
+  return link.event(event);
 }
 
 }  // namespace caisson::guest

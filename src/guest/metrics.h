@@ -1,7 +1,7 @@
 // One sample of what the sandbox sees of itself.
 //
-// Read from the kernel's own files by PID 1 itself, since nothing of it can be made to wait by the
-// sandbox. What cannot be read is left out, never guessed.
+// Read from the kernel's own files, in a worker with the guest's rights: there can be as many
+// processes as the limit allows. What cannot be read is left out, never guessed.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace caisson::guest {
 
-// Names: cpu_count, memory_total, memory_used, processes, disk_total, disk_used,
-// inodes_total, inodes_used, uptime_ms. Bytes where nothing else is said.
+// Names: docs/formats/guest-protocol.md.
 using Metrics = std::vector<std::pair<std::string, std::uint64_t>>;
 Metrics sample_metrics();
 

@@ -44,10 +44,32 @@ class Poller {
   std::int64_t timeout_ms_ = -1;
 };
 
+// Whom the kernel ends first where memory is short: a command before the guest, whose end would be
+// that of all of them. A child is born with its parent's score, and could not raise its own: its
+// file in /proc is not the child's, as nothing of a process is that cannot be dumped. So the guest
+// has the commands' score for the moment of a birth.
+class OomScore {
+ public:
+  // Opens the caller's own score, which must be dumpable. Where there is none to open, nothing is
+  // ever changed.
+  static OomScore open();
+  void raise() const { set(score_ + kCommand); }
+  void restore() const { set(score_); }
+
+ private:
+  static constexpr int kCommand = 100;
+  static constexpr int kMost = 1000;
+  void set(int score) const;
+
+  Fd file_;
+  int score_ = 0;
+};
+
 // What every forked child is put into.
 struct Inside {
   Fd userns;     // invalid: children stay in the guest's user namespace
   Fd cgroup_ns;  // invalid: they stay in the guest's control group namespace
+  OomScore oom_score;
   SwitchMask disabled_mechanisms = 0;
   // RLIMIT_NOFILE as the guest found it; its own is higher, for all its streams.
   rlimit open_files{};

@@ -47,7 +47,7 @@ class WorkerLink {
 // Whom a worker becomes.
 enum class WorkerRights : std::uint8_t {
   kUser,  // the OPEN frame's kUser, without any right beyond that user's
-  kGuest  // stays the guest's id: reads /proc alone
+  kGuest  // stays the guest's id: reads the kernel's own files alone
 };
 
 using WorkerMain = Status (*)(const proto::FieldReader& fields, WorkerLink& link);
@@ -59,6 +59,7 @@ using WorkerMain = Status (*)(const proto::FieldReader& fields, WorkerLink& link
 // The works.
 Status file_worker(const proto::FieldReader& fields, WorkerLink& link);
 Status watch_worker(const proto::FieldReader& fields, WorkerLink& link);
+Status metrics_worker(const proto::FieldReader& fields, WorkerLink& link);
 Status process_list_worker(const proto::FieldReader& fields, WorkerLink& link);
 
 }  // namespace caisson::guest
