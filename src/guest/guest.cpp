@@ -320,6 +320,13 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
       return fail(Error(Code::kUnimplemented,
                         "control: the sandbox shares its kernel with the host, so its clock, its "
                         "connections and its random numbers never have to be set anew"));
+    case ControlOperation::kSetDeadline:
+    case ControlOperation::kFreeze:
+    case ControlOperation::kThaw:
+    case ControlOperation::kUsage:
+    case ControlOperation::kListCommands:
+    case ControlOperation::kSettle:
+      break;  // the supervisor's
   }
   return fail(Error(Code::kUnimplemented,
                     "control: operation " + std::to_string(operation) + ", allowed are 1 to 6"));

@@ -29,14 +29,14 @@ void Supervisor::accept_client() {
 
 void Supervisor::forget_client(std::uint64_t id) {
   clients_.erase(id);
-  main_output_.drop_client(id);
+  kept_.drop_client(id);
 }
 
 void Supervisor::drop_client(std::uint64_t id) {
   const bool first = clients_.at(id).first;
   forget_client(id);
-  // A detached sandbox lives for its main command; whoever died before giving it one gives none.
-  if (first && (plan_.life == Life::kOwner || !main_opened_)) return end("its owner is gone");
+  // Whoever died before the sandbox had its main command, or was settled, gives it none any more.
+  if (first && !main_opened_ && !settled_) return end("its owner is gone");
   for (auto& [number, stream] : streams_) {
     if (stream.client != id) continue;
     stream.client = 0;
@@ -47,7 +47,7 @@ void Supervisor::drop_client(std::uint64_t id) {
 void Supervisor::orphan(std::uint32_t id, Stream& stream) {
   if (stream.command == nullptr)
     return guest_.send(Peer::Lane::kUrgent, id, FrameType::kClose, 0, "");
-  if (!stream.main) {
+  if (stream.kept == nullptr) {
     stream.command->end_for(Verdict::kCancelled, "", "its client is gone");
     kill_command(id, stream);
     return cut_command(id, stream);
@@ -88,8 +88,12 @@ void Supervisor::read_credit(std::uint64_t id) {
   for (;;) {
     const auto frame = peer.next();
     if (frame && !frame->has_value()) break;
-    const bool reads = frame && main_output_.has(id, (*frame)->header.stream);
-    if (!frame || (reads && !main_output_.take(id, **frame))) return forget_client(id);
+    if (!frame) return forget_client(id);
+    const std::uint32_t stream = (*frame)->header.stream;
+    if (kept_.read_by(id, stream) == nullptr) continue;
+    const FrameType type = (*frame)->header.type;
+    if (type == FrameType::kClose || type == FrameType::kControl) kept_.leave(id, stream);
+    if (type == FrameType::kCredit && !kept_.take_credit(id, **frame)) return forget_client(id);
   }
   if (peer.ended() || peer.broken()) forget_client(id);
 }
@@ -102,26 +106,13 @@ Status Supervisor::take_from_client(std::uint64_t id, const proto::Frame& frame)
     client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kHello, 0, hello());
     return {};
   }
-  if (frame.header.stream == 0) return take_control(frame);
+  if (frame.header.stream == 0) return take_request(id, frame);
   if (frame.header.type == FrameType::kOpen) return open_stream(id, frame);
-  if (main_output_.has(id, frame.header.stream)) return main_output_.take(id, frame);
+  if (KeptCommand* const read = kept_.read_by(id, frame.header.stream))
+    return take_from_reader(id, frame, *read);
   const auto found = find(id, frame.header.stream);
   if (found == streams_.end()) return {};  // ended a moment ago
   return take_on_stream(found->first, found->second, frame);
-}
-
-Status Supervisor::take_control(const proto::Frame& frame) {
-  if (frame.header.type != FrameType::kControl)
-    return fail(Error::invalid("stream 0 takes CONTROL alone"));
-  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
-  TRY_ASSIGN(const std::uint64_t operation, fields.number(Tag::kControlOperation));
-  if (operation != static_cast<std::uint64_t>(proto::ControlOperation::kShutdown)) return {};
-  for (auto& [number, stream] : streams_) {
-    if (stream.command != nullptr)
-      stream.command->end_for(Verdict::kCancelled, "", "the sandbox was ended by its owner");
-  }
-  end("the sandbox was ended by its owner");
-  return {};
 }
 
 Status Supervisor::take_on_stream(std::uint32_t id, Stream& stream, const proto::Frame& frame) {
@@ -169,21 +160,19 @@ Status Supervisor::take_on_stream(std::uint32_t id, Stream& stream, const proto:
 
 Status Supervisor::open_stream(std::uint64_t id, const proto::Frame& frame) {
   const std::uint32_t stream = frame.header.stream;
-  if (find(id, stream) != streams_.end() || main_output_.has(id, stream))
+  if (stream == 0 || find(id, stream) != streams_.end() || kept_.read_by(id, stream) != nullptr)
     return fail(Error::invalid("the stream is open already"));
-  if (streams_.size() + main_output_.readers() >= proto::kMaxStreams) {
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
+  const auto kind = static_cast<Kind>(frame.header.detail);
+  if (kind == Kind::kExec && fields.has(Tag::kAttach)) {
+    if (auto joined = join_command(id, stream, fields); !joined) refuse(id, stream, joined.error());
+    return {};
+  }
+  if (streams_.size() >= proto::kMaxStreams) {
     refuse(id, stream, Error::exhausted("too many streams are open in this sandbox"));
     return {};
   }
-  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
-  const auto kind = static_cast<Kind>(frame.header.detail);
   if (kind == Kind::kExec) {
-    const auto join = fields.number_or_none(Tag::kAttach);
-    if (join) {
-      main_output_.attach(id, stream,
-                          *join != 0 ? MainOutput::Until::kFollow : MainOutput::Until::kKept);
-      return {};
-    }
     if (auto opened = open_command(id, frame, fields); !opened) refuse(id, stream, opened.error());
     return {};
   }

@@ -9,6 +9,7 @@
 
 #include "base/sys.h"
 #include "base/verdict.h"
+#include "policy/limits.h"
 
 namespace caisson::launcher {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 // How often counters are looked at while a command runs: often enough that a full disk or a burst
 // of processes is seen, rarely enough that hundreds of sandboxes cost nothing.
 constexpr std::uint64_t kSampleUs = 100'000;
+// And of one that has run for so long, and whose processor time has no limit: a server that waits.
+constexpr std::uint64_t kLongUs = 10'000'000;
+constexpr std::uint64_t kLongSampleUs = 1'000'000;
 // Without control groups looking is all there is.
 constexpr std::uint64_t kWatchUs = 20'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
@@ -26,8 +30,22 @@ std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
 
 }  // namespace
 
-Command::Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot)
-    : plan_(plan), slot_(std::move(slot)) {
+CommandBounds bounds_of(const wall::Plan& plan, const proto::FieldReader& open) {
+  const bool kept_box = plan.life == Life::kKept;
+  const bool kept = open.number_or_none(proto::Tag::kKeep).value_or(0) != 0;
+  const auto at_most = [&](std::uint64_t ours, proto::Tag tag, std::uint64_t most) {
+    const std::uint64_t asked = std::min(open.number_or_none(tag).value_or(0), most);
+    return ours == 0 || asked == 0 ? std::max(ours, asked) : std::min(ours, asked);
+  };
+  return {
+      .timeout_ms = at_most(kept_box ? 0 : plan.timeout_ms, proto::Tag::kTimeLimitMs,
+                            policy::kMaxMilliseconds),
+      .cpu_time_ms = at_most(plan.cpu_time_ms, proto::Tag::kCpuLimitMs, policy::kMaxMilliseconds),
+      .output = at_most(kept ? 0 : plan.output, proto::Tag::kOutputLimit, policy::kMaxBytes)};
+}
+
+Command::Command(const wall::Plan& plan, CommandBounds bounds, std::unique_ptr<wall::ExecSlot> slot)
+    : plan_(plan), bounds_(bounds), slot_(std::move(slot)) {
   begin();
 }
 
@@ -48,16 +66,20 @@ void Command::sample() {
 std::size_t Command::count_output(std::size_t bytes) {
   const std::uint64_t before = bytes_out_;
   bytes_out_ += bytes;
-  if (plan_.output == 0 || bytes_out_ <= plan_.output) return bytes;
+  if (bounds_.output == 0 || bytes_out_ <= bounds_.output) return bytes;
   end_for(Verdict::kOutputLimit, "",
-          "more than " + std::to_string(plan_.output) + " bytes of output");
-  return before >= plan_.output ? 0 : static_cast<std::size_t>(plan_.output - before);
+          "more than " + std::to_string(bounds_.output) + " bytes of output");
+  return before >= bounds_.output ? 0 : static_cast<std::size_t>(bounds_.output - before);
 }
 
 void Command::end_for(Verdict verdict, std::string cause, std::string detail) {
   if (ended_for_) return;
   ended_for_ = Ending{verdict, std::move(cause), std::move(detail)};
   ending_since_us_ = sys::monotonic_us();
+}
+
+void Command::end_from_now() {
+  if (ending()) ending_since_us_ = sys::monotonic_us();
 }
 
 bool Command::ends_on_refusal() const {
@@ -79,24 +101,25 @@ bool Command::take_refusal(short ready) {
 bool Command::check(std::uint64_t now_us) {
   sample();
   const std::uint64_t elapsed = now_us - started_us_;
-  if (plan_.timeout_ms != 0 && elapsed >= plan_.timeout_ms * 1000)
+  if (bounds_.timeout_ms != 0 && elapsed >= bounds_.timeout_ms * 1000)
     end_for(Verdict::kTimeLimit, "elapsed",
-            "ran longer than " + std::to_string(plan_.timeout_ms) + " ms");
+            "ran longer than " + std::to_string(bounds_.timeout_ms) + " ms");
   const std::uint64_t cpu = usage_.user_us + usage_.system_us;
-  if (plan_.cpu_time_ms != 0 && cpu >= plan_.cpu_time_ms * 1000)
+  if (bounds_.cpu_time_ms != 0 && cpu >= bounds_.cpu_time_ms * 1000)
     end_for(Verdict::kTimeLimit, "cpu",
-            "used more than " + std::to_string(plan_.cpu_time_ms) + " ms of processor time");
+            "used more than " + std::to_string(bounds_.cpu_time_ms) + " ms of processor time");
   // A watched memory limit is held by ending what is over it.
   const bool watched = usage_.watched;
   if (watched && usage_.memory_kills > 0)
     end_for(Verdict::kMemoryLimit, "",
             "used more than " + std::to_string(plan_.memory) + " bytes of memory");
-  next_check_us_ = now_us + (watched ? kWatchUs : kSampleUs);
-  if (plan_.timeout_ms != 0)
-    next_check_us_ = std::min(next_check_us_, started_us_ + plan_.timeout_ms * 1000);
-  if (plan_.cpu_time_ms != 0 && plan_.cpu_time_ms * 1000 > cpu) {
+  const bool waits = elapsed >= kLongUs && bounds_.cpu_time_ms == 0;
+  next_check_us_ = now_us + (watched ? kWatchUs : waits ? kLongSampleUs : kSampleUs);
+  if (bounds_.timeout_ms != 0)
+    next_check_us_ = std::min(next_check_us_, started_us_ + bounds_.timeout_ms * 1000);
+  if (bounds_.cpu_time_ms != 0 && bounds_.cpu_time_ms * 1000 > cpu) {
     // At most all processors of a large machine work at once on what is left.
-    const std::uint64_t left = plan_.cpu_time_ms * 1000 - cpu;
+    const std::uint64_t left = bounds_.cpu_time_ms * 1000 - cpu;
     next_check_us_ = std::min(next_check_us_, now_us + std::max<std::uint64_t>(left / 64, 5000));
   }
   if (ending()) next_check_us_ = kNever;

@@ -21,9 +21,19 @@
 
 namespace caisson::launcher {
 
+// Of one command; 0: unlimited.
+struct CommandBounds {
+  std::uint64_t timeout_ms = 0, cpu_time_ms = 0, output = 0;
+};
+
+// The plan's, lowered by what its client's OPEN frame asks for. In a kept sandbox the plan's
+// timeout is the sandbox's own, and a command that is kept (kKeep) may write for as long as it
+// likes.
+CommandBounds bounds_of(const wall::Plan& plan, const proto::FieldReader& open);
+
 class Command {
  public:
-  Command(const wall::Plan& plan, std::unique_ptr<wall::ExecSlot> slot);
+  Command(const wall::Plan& plan, CommandBounds bounds, std::unique_ptr<wall::ExecSlot> slot);
 
   // Its time and its counters start now: of a command that was asked for before the guest was born,
   // once it has been.
@@ -48,6 +58,8 @@ class Command {
   void end_for(Verdict verdict, std::string cause, std::string detail);
   bool ending() const { return ended_for_.has_value(); }
   std::uint64_t ending_since_us() const { return ending_since_us_; }
+  // It could not end until now: the time that it has for that begins anew.
+  void end_from_now();
 
   // The verdict, once the guest has closed the command or is gone. `close` is its CLOSE payload, or
   // nullopt when the guest died first.
@@ -58,6 +70,7 @@ class Command {
   bool ends_on_refusal() const;
 
   const wall::Plan& plan_;
+  CommandBounds bounds_;
   std::unique_ptr<wall::ExecSlot> slot_;
   Refusals refusals_;
   std::uint64_t started_us_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/sys.h"
 #include "launcher/supervisor_state.h"
 
 namespace caisson::launcher {
@@ -29,6 +30,10 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
     return fail(
         Error::precondition("on_refusal: kill needs a wall over whose channel descriptors travel; "
                             "this one's does not"));
+  if (frozen_ == Frozen::kYes)
+    return fail(Error::precondition("the sandbox is paused; it runs commands when it is resumed"));
+  const bool keep = fields.number_or_none(Tag::kKeep).value_or(0) != 0;
+  if (keep) TRY(check_keep(fields));
   TRY_ASSIGN(auto slot, box_->make_slot());
   std::vector<Fd> descriptors;
   for (const int fd : slot->descriptors()) {
@@ -52,14 +57,17 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
         Error::invalid("arguments and environment, the image's included, are longer "
                        "than 64 KiB together"));
 
-  Stream& stream = add_stream(id, frame.header.stream, Kind::kExec);
-  stream.command = std::make_unique<Command>(plan_, std::move(slot));
-  if (!main_opened_) {
+  // Who opened a kept command reads it as all others do.
+  Stream& stream = add_stream(keep ? 0 : id, keep ? 0 : frame.header.stream, Kind::kExec);
+  stream.command = std::make_unique<Command>(plan_, bounds_of(plan_, fields), std::move(slot));
+  if (keep) keep_command(id, frame.header.stream, fields);
+  if (plan_.life == Life::kMainCommand && !main_opened_) {
     main_opened_ = true;
-    stream.main = plan_.life == Life::kMainCommand;
+    stream.kept = kept_.find(0);
+    stream.kept->guest_stream = last_stream_;
   }
   // Whoever else runs something in it meanwhile does not end it.
-  stream.last = plan_.single != 0 && clients_.at(id).first;
+  stream.last = !keep && plan_.single != 0 && clients_.at(id).first;
   guest_.send_with(last_stream_, frame.header.detail, payload, std::move(descriptors));
   return {};
 }
@@ -90,7 +98,14 @@ void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> 
   const std::string payload = encode_outcome(outcome) + start_error(close);
   if (Client* client = client_of(stream.client))
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
-  if (stream.main) main_output_.close_with(payload);
+  if (stream.kept != nullptr) kept_.end(*stream.kept, payload, sys::monotonic_us());
+}
+
+void Supervisor::end_commands_for(Verdict verdict, const std::string& cause,
+                                  const std::string& detail) {
+  for (auto& [number, stream] : streams_) {
+    if (stream.command != nullptr) stream.command->end_for(verdict, cause, detail);
+  }
 }
 
 void Supervisor::kill_command(std::uint32_t id, Stream& stream) {

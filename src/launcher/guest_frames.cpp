@@ -45,9 +45,12 @@ void Supervisor::take_from_guest(const proto::Frame& frame) {
       if (client != nullptr)
         client->peer.send(Peer::Lane::kUrgent, stream.client_stream, FrameType::kCredit,
                           frame.header.detail, frame.payload);
+      if (stream.kept != nullptr) pass_input(*stream.kept);
       return;
     }
     case FrameType::kFinish:
+      if (stream.kept != nullptr && frame.header.detail == static_cast<std::uint8_t>(Channel::kIn))
+        kept_.close_input(*stream.kept);
       if (client != nullptr)
         client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kFinish,
                           frame.header.detail, frame.payload);
@@ -64,6 +67,8 @@ void Supervisor::guest_event(Stream& stream, const proto::Frame& frame) {
     const auto fields = proto::FieldReader::parse(frame.payload);
     if (!fields) return guest_cheated("a bad EVENT frame");
     if (fields->has(Tag::kListener)) stream.command->set_listener(guest_.take_descriptor());
+    if (const auto pid = fields->number_or_none(Tag::kStarted); pid && stream.kept != nullptr)
+      stream.kept->pid = static_cast<std::uint32_t>(*pid);
   }
   if (Client* client = client_of(stream.client))
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kEvent, 0, frame.payload);
@@ -80,7 +85,8 @@ void Supervisor::guest_data(std::uint32_t id, Stream& stream, const proto::Frame
     const bool was_ending = stream.command->ending();
     bytes = bytes.substr(0, stream.command->count_output(bytes.size()));
     if (!was_ending && stream.command->ending()) kill_command(id, stream);
-    if (stream.main) main_output_.add(static_cast<Channel>(channel), bytes);
+    if (stream.kept != nullptr)
+      kept_.add_output(*stream.kept, static_cast<Channel>(channel), bytes);
   }
   Client* client = client_of(stream.client);
   const std::size_t passed = client == nullptr ? 0 : bytes.size();
@@ -97,7 +103,7 @@ void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view 
   } else if (Client* client = client_of(stream.client)) {
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   }
-  const bool was_last = stream.main || stream.last;
+  const bool was_last = stream.last || (stream.kept != nullptr && stream.kept->is_main());
   streams_.erase(id);
   if (was_last) end("");
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ namespace caisson::launcher {
 namespace {
 
 constexpr std::size_t kMaxAnswer = 4096;
+constexpr std::size_t kMostRequest = 64;
+// The first byte of a supervisor's own request, which a SandboxState follows; its box's are others.
+constexpr char kStateRequest = 'W';
 constexpr int kPatienceMs = 5000;
 // More than a supervisor waits for readers of verdicts.
 constexpr std::uint64_t kSupervisorPatienceUs = 15'000'000;
@@ -183,6 +187,12 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
     (void)steps.enter("supervise");
     return {};
   };
+  const int broker_fd = broker.get();
+  const auto tell_state = [broker_fd](const SandboxState& state) {
+    std::string text(1, kStateRequest);
+    text.append(reinterpret_cast<const char*>(&state), sizeof state);
+    (void)sys::send_message(broker_fd, text, {});
+  };
   (void)supervise({.plan = plan,
                    .box = std::move(box).value(),
                    .first_client = std::move(request.client),
@@ -190,14 +200,29 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
                    .broker = std::move(broker),
                    .command_limits = std::move(limits),
                    .on_birth = on_birth,
-                   .on_stillbirth = [&](const Error& why) { tell_failure(control_fd, why); }});
+                   .on_stillbirth = [&](const Error& why) { tell_failure(control_fd, why); },
+                   .on_state = tell_state});
   ::_exit(0);
+}
+
+// One request of the supervisor: its own, or its box's.
+Status serve(int broker_fd, wall::Prepared& prepared, Registration& registration) {
+  TRY_ASSIGN(const sys::Message message, sys::recv_message(broker_fd, kMostRequest));
+  if (message.bytes.empty()) return fail(Error::unavailable("the supervisor closed"));
+  if (!message.bytes.starts_with(kStateRequest)) return prepared.serve(broker_fd, message.bytes);
+  SandboxState state;
+  if (message.bytes.size() != 1 + sizeof state)
+    return fail(Error::invalid("a state of wrong size"));
+  std::memcpy(&state, message.bytes.data() + 1, sizeof state);
+  // A full run directory is no reason to end the sandbox: what is stored is then older.
+  (void)registration.store_state(state);
+  return {};
 }
 
 // Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does
 // not (something stopped it) is killed. Whether it came to its own end.
 bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
-                  int control_fd) {
+                  Registration& registration, int control_fd) {
   pollfd entries[3] = {{supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
   std::uint64_t end_by_us = 0;
   for (;;) {
@@ -209,7 +234,7 @@ bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
       (void)sys::pidfd_kill(supervisor_fd, SIGKILL);
       break;
     }
-    if (entries[1].revents != 0 && !prepared.serve(broker.get())) {
+    if (entries[1].revents != 0 && !serve(broker.get(), prepared, registration)) {
       broker.reset();  // the supervisor sees that and ends
       entries[1].fd = -1;
     }
@@ -341,7 +366,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   bool orderly = false;
   if (handle) {
     orderly = wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
-                           request->plan.life != Life::kOwner ? -1 : control_fd);
+                           *registration, request->plan.life != Life::kOwner ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);

@@ -183,7 +183,7 @@ TEST(CommandRefusal, EndsTheCommandWhereThePlanSaysSo) {
   Refused process;
   wall::Plan plan;
   plan.on_refusal = 1;
-  Command command(plan, std::make_unique<NoSlot>());
+  Command command(plan, {}, std::make_unique<NoSlot>());
   command.set_listener(process.take_listener());
   EXPECT_TRUE(command.take_refusal(wait_for(command.refusals_fd())));
   EXPECT_TRUE(command.ending());
@@ -202,7 +202,7 @@ TEST(CommandRefusal, EndsTheCommandWhereThePlanSaysSo) {
 TEST(CommandRefusal, GoesOnWhereThePlanDoesNotSaySo) {
   Refused process;
   const wall::Plan plan;
-  Command command(plan, std::make_unique<NoSlot>());
+  Command command(plan, {}, std::make_unique<NoSlot>());
   command.set_listener(process.take_listener());
   EXPECT_FALSE(command.take_refusal(wait_for(command.refusals_fd())));
   EXPECT_FALSE(command.ending());
@@ -216,7 +216,7 @@ TEST(CommandRefusal, ThatWaitsWhenTheEndIsToldCameFirst) {
   Refused process;
   wall::Plan plan;
   plan.on_refusal = 1;
-  Command command(plan, std::make_unique<NoSlot>());
+  Command command(plan, {}, std::make_unique<NoSlot>());
   command.set_listener(process.take_listener());
   wait_for(command.refusals_fd());  // it waits, and nobody has looked
   EXPECT_EQ(command.finish(exited(0), {}).verdict, Verdict::kPolicyViolation);
@@ -226,7 +226,7 @@ TEST(CommandRefusal, AfterALimitIsNotTheReason) {
   Refused process;
   wall::Plan plan;
   plan.on_refusal = 1;
-  Command command(plan, std::make_unique<NoSlot>());
+  Command command(plan, {}, std::make_unique<NoSlot>());
   command.set_listener(process.take_listener());
   command.end_for(Verdict::kTimeLimit, "elapsed", "");
   EXPECT_FALSE(command.take_refusal(wait_for(command.refusals_fd())));

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -19,7 +21,10 @@
 namespace caisson::launcher {
 namespace {
 
-constexpr const char* kFiles[] = {"socket", "info", "lock"};
+constexpr const char* kState = "state";
+constexpr const char* kNewState = "state.new";
+constexpr const char* kFiles[] = {"socket", "info", kState, kNewState, "lock"};
+constexpr std::size_t kMostState = 256;
 
 Result<Fd> open_sandboxes(int run_directory_fd) {
   if (::mkdirat(run_directory_fd, "sandboxes", 0700) != 0 && errno != EEXIST)
@@ -88,6 +93,30 @@ Status Registration::publish(std::string_view info) {
     return fail_errno("write info");
   TRY_ASSIGN(listener_, bind_socket(directory_.get()));
   return {};
+}
+
+Status Registration::store_state(const SandboxState& state) {
+  const Fd file(::openat(directory_.get(), kNewState,
+                         O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("create the new state");
+  const std::string text = "deadline_ms " + std::to_string(state.deadline_ms) + "\nfrozen " +
+                           (state.frozen == Frozen::kYes ? "1" : "0") + "\n";
+  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return fail_errno("write the state");
+  if (::renameat(directory_.get(), kNewState, directory_.get(), kState) != 0)
+    return fail_errno("rename the state");
+  return {};
+}
+
+Result<std::optional<SandboxState>> read_state(int directory_fd) {
+  auto text = sys::read_file(directory_fd, kState, kMostState);
+  if (!text && text.error().error_number() == ENOENT) return std::nullopt;
+  if (!text) return fail(std::move(text).error());
+  unsigned long long deadline = 0;
+  unsigned frozen = 0;
+  if (std::sscanf(text->c_str(), "deadline_ms %llu\nfrozen %u\n", &deadline, &frozen) != 2)
+    return fail(Error(Code::kDataLoss, "a sandbox's state is not one"));
+  return SandboxState{.deadline_ms = deadline, .frozen = frozen != 0 ? Frozen::kYes : Frozen::kNo};
 }
 
 Status Registration::remove() {

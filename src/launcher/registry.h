@@ -1,17 +1,23 @@
 // RUN/sandboxes/ID: the directory by which a living sandbox is found, and by which a dead one is
 // swept.
 //
+// In it are `info` (box/result_json.h), `socket`, `journal` (the wall's), and `state` once the
+// deadline was moved or the sandbox paused. The supervisor, which learns of that, has no rights to
+// write there: the launcher does it for it.
+//
 // Whoever owns a sandbox holds an exclusive flock(2) on its `lock` file; the launcher takes it and
 // the supervisor inherits it, so that it is free exactly when both are dead. RUN/sweep is held
 // shared while a directory is made and exclusive while dead ones are removed, so that a sweep never
 // sees half a registration.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "launcher/supervisor.h"
 #include "wall/wall.h"
 
 namespace caisson::launcher {
@@ -22,6 +28,8 @@ class Registration {
   static Result<Registration> create(int run_directory_fd, const std::string& id);
   // Stores `info` and binds the socket: from here on the sandbox can be found.
   Status publish(std::string_view info);
+  // What has changed of it since, as `state` (read_state()): replaced as a whole.
+  Status store_state(const SandboxState& state);
 
   int directory_fd() const { return directory_.get(); }
   Fd take_listener() { return std::move(listener_); }
@@ -37,6 +45,10 @@ class Registration {
   std::string id_;
   Fd sandboxes_, directory_, lock_, listener_;
 };
+
+// The stored state of a sandbox; nullopt where nothing has changed yet. Error: data_loss, and those
+// of reading it.
+Result<std::optional<SandboxState>> read_state(int directory_fd);
 
 // Removes every sandbox whose owners are dead: what its journal names, then its directory. Returns
 // how many. Another sweep at the same time does the work instead.

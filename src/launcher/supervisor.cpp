@@ -53,9 +53,13 @@ Supervisor::Supervisor(SupervisorInput input)
       command_limits_(std::move(input.command_limits)),
       on_birth_(std::move(input.on_birth)),
       on_stillbirth_(std::move(input.on_stillbirth)),
+      on_state_(std::move(input.on_state)),
       guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))) {
   clients_.try_emplace(++last_client_, std::move(input.first_client));
   clients_.at(last_client_).first = true;
+  if (plan_.life == Life::kMainCommand) kept_.add_main();
+  if (plan_.life == Life::kKept && plan_.timeout_ms != 0)
+    deadline_us_ = sys::monotonic_us() + plan_.timeout_ms * 1000;
 }
 
 void Supervisor::greet() {
@@ -117,7 +121,13 @@ void Supervisor::check_commands() {
   const std::uint64_t now = sys::monotonic_us();
   if (!greeted_ && now >= greet_by_us_)
     return end(unborn() ? "the sandbox was not built within a minute" : "the guest did not start");
-  if (unborn()) return;
+  if (deadline_us_ != 0 && now >= deadline_us_) {
+    end_commands_for(Verdict::kTimeLimit, "elapsed", "the sandbox's time is over");
+    return end("the sandbox's time is over");
+  }
+  kept_.forget_old(now);
+  // What is frozen cannot end, and needs no look.
+  if (unborn() || frozen_ == Frozen::kYes) return;
   for (auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     if (stream.command->ending()) {
@@ -135,7 +145,9 @@ void Supervisor::check_commands() {
 std::uint64_t Supervisor::next_deadline() const {
   std::uint64_t next = greeted_ ? kNever : greet_by_us_;
   if (accept_again_us_ > sys::monotonic_us()) next = std::min(next, accept_again_us_);
-  if (unborn()) return next;
+  if (deadline_us_ != 0) next = std::min(next, deadline_us_);
+  next = std::min(next, kept_.next_forget_us());
+  if (unborn() || frozen_ == Frozen::kYes) return next;
   for (const auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     const std::uint64_t patience = stream.cut ? 2 * kEndPatienceUs : kEndPatienceUs;
@@ -199,21 +211,21 @@ void Supervisor::turn() {
   check_commands();
 }
 
-void Supervisor::send_main_output() {
-  main_output_.send([&](std::uint64_t client) -> Peer& { return clients_.at(client).peer; });
+void Supervisor::send_kept_output() {
+  kept_.send([&](std::uint64_t client) -> Peer& { return clients_.at(client).peer; });
 }
 
 void Supervisor::say_farewell() {
   const std::uint64_t last_us = sys::monotonic_us() + kFarewellUs;
   std::uint64_t until_us = sys::monotonic_us() + kSilenceUs;
   for (;;) {
-    send_main_output();
+    send_kept_output();
     std::vector<pollfd> entries;
     std::vector<std::uint64_t> ids;
     for (auto& [id, client] : clients_) {
       client.peer.flush();
       if (client.peer.broken()) continue;
-      if ((client.peer.events() & POLLOUT) == 0 && !main_output_.has_client(id)) continue;
+      if ((client.peer.events() & POLLOUT) == 0 && !kept_.has_client(id)) continue;
       ids.push_back(id);
       entries.push_back({client.peer.fd(), client.peer.events(), 0});
     }
@@ -233,7 +245,7 @@ Status Supervisor::run() {
   greet();
   while (!ended_) {
     guest_.flush();
-    send_main_output();
+    send_kept_output();
     std::vector<std::uint64_t> lost;
     for (auto& [id, client] : clients_) {
       client.peer.flush();
@@ -263,7 +275,7 @@ Status Supervisor::run() {
   box_->let_go();
   proto::Fields ended;
   ended.put_error(Error::unavailable("the sandbox has ended"));
-  main_output_.close_with(ended.bytes());
+  kept_.end_all(ended.bytes(), sys::monotonic_us());
   say_farewell();
   return {};
 }

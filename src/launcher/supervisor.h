@@ -7,6 +7,7 @@
 // a guest that breaks the protocol, or sends more than it was granted, ends its sandbox.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "base/error.h"
@@ -16,6 +17,14 @@
 #include "wall/wall.h"
 
 namespace caisson::launcher {
+
+enum class Frozen : std::uint8_t { kNo, kYes };
+
+// What of a sandbox changes while it lives, and is told to those who only look at its registration.
+struct SandboxState {
+  std::uint64_t deadline_ms = 0;  // Unix time; 0: none
+  Frozen frozen = Frozen::kNo;
+};
 
 struct SupervisorInput {
   const wall::Plan& plan;
@@ -28,6 +37,8 @@ struct SupervisorInput {
   std::function<Status(wall::Box& box)> on_birth;
   // Called instead where the sandbox ends before.
   std::function<void(const Error& why)> on_stillbirth;
+  // Called with each change.
+  std::function<void(const SandboxState& state)> on_state;
 };
 
 // The rlimits of every command in this sandbox as kRlimit fields. Called before Box::confine(),

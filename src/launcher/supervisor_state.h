@@ -1,6 +1,7 @@
-// What one supervisor keeps and does, shared by the four files that make it up: supervisor.cpp (its
+// What one supervisor keeps and does, shared by the files that make it up: supervisor.cpp (its
 // loop, its times, its end), guest_frames.cpp (what the guest sends), client_frames.cpp (clients
-// and what they send), command_life.cpp (a command's start, end and verdict).
+// and what they send), client_requests.cpp (what they ask of the sandbox itself), command_life.cpp
+// (a command's start, end and verdict), kept_life.cpp (commands that survive their client).
 //
 // Streams are numbered by the supervisor on the guest's side and by each client on its own;
 // `streams_` is keyed by the guest's number. Nothing here is meant for other folders: they include
@@ -18,7 +19,7 @@
 #include "base/proto.h"
 #include "base/verdict.h"
 #include "launcher/command.h"
-#include "launcher/main_output.h"
+#include "launcher/kept_commands.h"
 #include "launcher/peer.h"
 #include "launcher/supervisor.h"
 
@@ -41,7 +42,7 @@ struct Stream {
   std::unique_ptr<Command> command;         // kExec
   std::int64_t from_guest[kChannels] = {};  // credit that the guest may still use
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
-  bool main = false;                        // the first command of a detached sandbox
+  KeptCommand* kept = nullptr;              // of a command whose output is kept
   bool last = false;                        // the only one of a single sandbox
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
@@ -69,7 +70,7 @@ class Supervisor {
   void guest_gone(std::string why);
   // After the end: what waits for clients, and the last output, reaches those that read.
   void say_farewell();
-  void send_main_output();
+  void send_kept_output();
 
   // guest_frames.cpp
   void read_guest();
@@ -88,20 +89,43 @@ class Supervisor {
   void orphan(std::uint32_t id, Stream& stream);
   void refuse(std::uint64_t client, std::uint32_t stream, const Error& error);
   void read_client(std::uint64_t id);
-  // After the end: what readers of the main output grant. Drops the client where it is gone.
+  // After the end: what readers of kept output grant. Drops the client where it is gone.
   void read_credit(std::uint64_t id);
-  // The three return an error where the client broke the protocol, which ends its connection.
+  // These return an error where the client broke the protocol, which ends its connection.
   Status take_from_client(std::uint64_t id, const proto::Frame& frame);
-  Status take_control(const proto::Frame& frame);
   Status take_on_stream(std::uint32_t id, Stream& stream, const proto::Frame& frame);
   Status open_stream(std::uint64_t id, const proto::Frame& frame);
+
+  // client_requests.cpp
+  Status take_request(std::uint64_t id, const proto::Frame& frame);
+  // Of kSetDeadline to kUsage: the fields of the answer.
+  Result<proto::Fields> answer(proto::ControlOperation operation, const proto::FieldReader& fields);
+  Result<proto::Fields> set_deadline(const proto::FieldReader& fields);
+  Result<proto::Fields> set_frozen(Frozen wanted);
+  Result<proto::Fields> tell_usage();
+  void list_commands(Client& client, const proto::Fields& head) const;
+  void tell_state();
+  std::uint64_t deadline_ms() const;
 
   // command_life.cpp
   Status open_command(std::uint64_t id, const proto::Frame& frame,
                       const proto::FieldReader& fields);
+  // Gives every command that runs this verdict, before the sandbox ends.
+  void end_commands_for(Verdict verdict, const std::string& cause, const std::string& detail);
   void finish_command(Stream& stream, std::optional<std::string_view> close);
   void kill_command(std::uint32_t id, Stream& stream);
   void cut_command(std::uint32_t id, Stream& stream);
+
+  // kept_life.cpp
+  // Of an OPEN with kKeep: whether it may. Its place among the kept ones, once it is begun.
+  Status check_keep(const proto::FieldReader& fields) const;
+  void keep_command(std::uint64_t id, std::uint32_t stream, const proto::FieldReader& fields);
+  // An OPEN with kAttach. Error: why not.
+  Status join_command(std::uint64_t id, std::uint32_t stream, const proto::FieldReader& fields);
+  Status take_from_reader(std::uint64_t id, const proto::Frame& frame, KeptCommand& command);
+  Status take_input(std::uint64_t id, const proto::Frame& frame, KeptCommand& command);
+  // To the guest, as far as it has granted.
+  void pass_input(KeptCommand& command);
 
   // A new entry of streams_, with the first credit of both ends; its key is last_stream_.
   Stream& add_stream(std::uint64_t client, std::uint32_t client_stream, proto::Kind kind);
@@ -125,6 +149,7 @@ class Supervisor {
   proto::Fields command_limits_;
   std::function<Status(wall::Box& box)> on_birth_;
   std::function<void(const Error& why)> on_stillbirth_;
+  std::function<void(const SandboxState& state)> on_state_;
   Peer guest_;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint32_t, Stream> streams_;
@@ -135,9 +160,11 @@ class Supervisor {
   std::uint64_t accept_again_us_ = 0;
   bool ended_ = false;
   std::string end_reason_;
-  // Of a detached or single sandbox: its first command.
-  bool main_opened_ = false;
-  MainOutput main_output_;
+  bool main_opened_ = false;  // the main command, where the sandbox lives for one
+  bool settled_ = false;      // whoever made a kept sandbox may go
+  Frozen frozen_ = Frozen::kNo;
+  std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
+  KeptCommands kept_;
 };
 
 // What a HELLO frame of ours says, and the check of the other side's.

@@ -67,6 +67,9 @@ class Box {
   virtual HeldLimits held() const = 0;
   virtual Result<std::unique_ptr<ExecSlot>> make_slot() = 0;
   virtual Result<Usage> usage() = 0;
+  // Holds every process that commands have started, and lets them go on; the guest goes on all the
+  // while. Error: failed_precondition where this host cannot, deadline_exceeded where something
+  // would not stop (then nothing is held).
   virtual Status freeze() = 0;
   virtual Status thaw() = 0;
   // Ends all of it; returns at once, end_fd() tells when it is done.
@@ -115,9 +118,9 @@ class Prepared {
   // supervisor's end of a SOCK_SEQPACKET pair whose other end the launcher gives to serve(). On an
   // error the message begins with the step's name, and clean_up() removes what was made.
   virtual Result<std::unique_ptr<Box>> build(int broker_fd) = 0;
-  // Launcher: answers one request of the supervisor; an error means that the supervisor is gone or
-  // broken.
-  virtual Status serve(int broker_fd) = 0;
+  // Launcher: answers one request of the supervisor's box, as it came from there; an error means
+  // that the supervisor is broken or gone.
+  virtual Status serve(int broker_fd, std::string_view request) = 0;
   // Supervisor, when the box is built: closes what only making and removing need.
   virtual void forget() = 0;
   // Launcher, when the supervisor has ended: kills whatever is left inside.

@@ -121,8 +121,8 @@ class NamespaceBox final : public Box {
   HeldLimits held() const override { return parts_.held; }
   Result<std::unique_ptr<ExecSlot>> make_slot() override;
   Result<Usage> usage() override;
-  Status freeze() override { return set_frozen("1"); }
-  Status thaw() override { return set_frozen("0"); }
+  Status freeze() override;
+  Status thaw() override;
   Status kill() override;
   void let_go() override { tell_broker('E', 0); }
   Result<Fd> attach_network(std::string_view) override {
@@ -165,12 +165,11 @@ class NamespaceBox final : public Box {
     (void)sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request},
                             {});
   }
-  Status set_frozen(std::string_view value) {
-    if (!parts_.freeze.valid())
-      return fail(Error{Code::kUnimplemented, "this host has no freezer that we may use"});
-    if (::write(parts_.freeze.get(), value.data(), value.size()) < 0)
-      return fail_errno("write cgroup.freeze");
-    return {};
+  Status ask_broker(char what) {
+    const BrokerRequest request{what, 0};
+    TRY(sys::send_message(broker_fd_, {reinterpret_cast<const char*>(&request), sizeof request},
+                          {}));
+    return receive_status(broker_fd_);
   }
 
   const Plan& plan_;
@@ -181,6 +180,7 @@ class NamespaceBox final : public Box {
   std::optional<SlotFiles> box_files_;  // counters of the whole box, once somebody asked
   bool first_slot_taken_ = false;
   bool released_ = false;  // the limits of I/O
+  bool frozen_ = false;
 };
 
 Result<Usage> NamespaceBox::sample_files(const SlotFiles& files) {
@@ -244,10 +244,21 @@ Result<std::unique_ptr<ExecSlot>> NamespaceBox::make_slot() {
   return std::make_unique<NamespaceSlot>(*this, number, std::move(files));
 }
 
+Status NamespaceBox::freeze() {
+  TRY(ask_broker('Z'));
+  frozen_ = true;
+  return {};
+}
+
+Status NamespaceBox::thaw() {
+  TRY(ask_broker('T'));
+  frozen_ = false;
+  return {};
+}
+
 Status NamespaceBox::kill() {
-  // PID 1's death takes its whole pid namespace with it, whatever state the rest is in; a frozen
-  // group would keep it from dying on some kernels.
-  (void)set_frozen("0");
+  // PID 1's death takes its whole pid namespace with it. On v1 what is frozen would not die.
+  if (std::exchange(frozen_, false)) tell_broker('Y', 0);
   const auto killed = sys::pidfd_kill(parts_.guest_pidfd.get(), SIGKILL);
   if (limits_io() && !std::exchange(released_, true)) tell_broker('K', 0);
   return killed;

@@ -21,7 +21,6 @@ struct BoxParts {
   Fd layer;
   LayerUse layer_before;  // in use in an empty layer: not the sandbox's
   SlotFiles first_slot;
-  Fd freeze;
   IdMode ids_mode = IdMode::kSingle;
   std::uint32_t supervisor_uid = 0, supervisor_gid = 0;
   bool has_groups = false;

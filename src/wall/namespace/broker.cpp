@@ -13,6 +13,15 @@ constexpr std::size_t kMost = 4096;
 // First byte of what the launcher says unasked.
 constexpr char kFailed = 'E';
 constexpr char kComplete = 'C';
+constexpr char kDone = 'D';
+
+// What the launcher says instead of what was asked for.
+Error failure_of(const std::string& bytes) {
+  if (bytes.empty()) return Error{Code::kCancelled, "the launcher is gone"};
+  if (bytes[0] == kFailed && bytes.size() >= 2)
+    return Error(static_cast<Code>(bytes[1]), bytes.substr(2));
+  return Error::internal("the launcher's message is not whole");
+}
 
 // One byte for each descriptor that may be there, and those that are.
 class Packer {
@@ -81,10 +90,20 @@ Result<SlotFiles> receive_files(int broker_fd) {
   return files;
 }
 
+Status send_status(int broker_fd, const Status& status) {
+  if (!status) return send_failure(broker_fd, status.error());
+  return sys::send_message(broker_fd, std::string(1, kDone), {});
+}
+
+Status receive_status(int broker_fd) {
+  TRY_ASSIGN(const sys::Message answer, sys::recv_message(broker_fd, kMost));
+  if (answer.bytes == std::string(1, kDone)) return {};
+  return fail(failure_of(answer.bytes));
+}
+
 Status send_completion(int broker_fd, const Completion& completion) {
   Packer packer;
   packer.add(completion.first_slot);
-  packer.add(completion.freeze);
   packer.add(completion.etc);
   std::string head(1, kComplete);
   for (const HeldBy held : completion.held) head += static_cast<char>(held);
@@ -100,18 +119,14 @@ Status send_failure(int broker_fd, const Error& error) {
 
 Result<Completion> receive_completion(int broker_fd) {
   TRY_ASSIGN(sys::Message answer, sys::recv_message(broker_fd, kMost));
-  if (answer.bytes.empty()) return fail(Error{Code::kCancelled, "the launcher is gone"});
-  if (answer.bytes[0] == kFailed && answer.bytes.size() >= 2)
-    return fail(Error(static_cast<Code>(answer.bytes[1]), answer.bytes.substr(2)));
   Completion completion;
   const std::size_t head = 1 + completion.held.size();
-  if (answer.bytes[0] != kComplete || answer.bytes.size() < head)
-    return fail(Error::internal("the launcher's message is not whole"));
+  if (!answer.bytes.starts_with(kComplete) || answer.bytes.size() < head)
+    return fail(failure_of(answer.bytes));
   for (std::size_t i = 0; i < completion.held.size(); ++i)
     completion.held[i] = static_cast<HeldBy>(answer.bytes[1 + i]);
   Unpacker unpacker(std::string_view(answer.bytes).substr(head), std::move(answer.descriptors));
   unpacker.take(completion.first_slot);
-  unpacker.take(completion.freeze);
   unpacker.take(completion.etc);
   if (!unpacker.whole()) return fail(Error::internal("the launcher's message is not whole"));
   return completion;

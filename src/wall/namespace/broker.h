@@ -14,7 +14,8 @@ namespace caisson::wall {
 struct BrokerRequest {
   // 'S' make a slot, 'D' remove it, 'U' the box's own counters, 'E' all is counted, remove what is
   // empty. Of what waits for its turn at a disk, which no kill ends: 'F' let it go on, once; 'K'
-  // kill all, and let it go on for good.
+  // kill all, and let it go on for good. 'Z' freeze what commands have started, 'T' thaw it; 'Y'
+  // thaw it without an answer.
   char what = 0;
   std::uint32_t number = 0;
 };
@@ -23,11 +24,14 @@ struct BrokerRequest {
 Status send_files(int broker_fd, const SlotFiles& files);
 Result<SlotFiles> receive_files(int broker_fd);
 
+// The answer to 'Z' and 'T'.
+Status send_status(int broker_fd, const Status& status);
+Status receive_status(int broker_fd);
+
 // What the launcher makes while the supervisor clones the guest.
 struct Completion {
   SlotFiles first_slot;
-  Fd freeze;  // cgroup.freeze, where there is one
-  Fd etc;     // the host image's kept /etc; its lock travels with it
+  Fd etc;  // the host image's kept /etc; its lock travels with it
   HeldLimits held = {};
 };
 

@@ -192,7 +192,7 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
   };
   std::string unified_mount;
   bool legacy_refused = false;
-  CgroupPlace io_place;  // v1's
+  CgroupPlace io_place, freezer_place;  // v1's
   for (const std::string_view line : split(*mounts, '\n')) {
     const std::size_t dash = line.find(" - ");
     if (dash == std::string_view::npos) continue;
@@ -212,14 +212,17 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
     // Its limits do not hold for groups below, and commands have such where memory or processes
     // are counted.
     place.io = has_word(right[2], "blkio", ',') && !place.memory && !place.pids;
-    if (!place.memory && !place.pids && !place.cpu && !place.io) continue;
+    const bool freezer = has_word(right[2], "freezer", ',');
+    if (!place.memory && !place.pids && !place.cpu && !place.io && !freezer) continue;
     const std::string path = own_path(place.memory ? "memory"
                                       : place.pids ? "pids"
                                       : place.cpu  ? "cpu"
-                                                   : "blkio");
+                                      : place.io   ? "blkio"
+                                                   : "freezer");
     place.path = mount + (path == "/" ? "" : path);
     const bool usable = ::access(place.path.c_str(), W_OK) == 0;
     if (usable && place.io) io_place = place;
+    if (usable && freezer) freezer_place = place;
     if (!place.memory && !place.pids && !place.cpu) continue;
     if (usable)
       host.places.push_back(place);
@@ -227,7 +230,7 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
       legacy_refused = true;
   }
   const bool legacy = !host.places.empty();
-  // Alone it is no place: nothing would hold what else there is to hold.
+  // Alone they are no places: nothing would hold what else there is to hold.
   if (legacy) host.io = io_place;
   if (!unified_mount.empty()) {
     const std::string path = own_path("");
@@ -244,6 +247,7 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
   }
   if (legacy) {
     host.mode = host.places.back().v2 ? CgroupMode::kHybrid : CgroupMode::kLegacy;
+    if (host.mode == CgroupMode::kLegacy) host.freezer = freezer_place;
   } else if (legacy_refused || !unified_mount.empty()) {
     host.reason = "this user may not make control groups (no delegation)";
   } else {
@@ -255,7 +259,8 @@ CgroupHost find_cgroups(const std::string& proc_root, const BeforeProbe& before_
 CgroupTree CgroupTree::adopt(std::vector<std::string> paths) {
   CgroupTree tree;
   // What they hold is not known here; those of I/O are found by their files.
-  for (std::string& path : paths) tree.groups_.push_back({.path = std::move(path), .io = true});
+  for (std::string& path : paths)
+    tree.groups_.push_back({.path = std::move(path), .io = true, .freezes = true});
   return tree;
 }
 
@@ -429,13 +434,6 @@ Result<SlotFiles> CgroupTree::sandbox_files() const {
   return files;
 }
 
-Result<Fd> CgroupTree::freeze_file() const {
-  for (const Group& group : groups_) {
-    if (group.v2) return open_file(group.path + "/cgroup.freeze", O_WRONLY);
-  }
-  return Fd();
-}
-
 Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
   SlotFiles files;
   // On v1 the first command lives in the box's own groups: making a group there is the dearest step
@@ -444,6 +442,7 @@ Result<SlotFiles> CgroupTree::make_slot(std::uint32_t number) const {
   const bool first = number == kFirstSlot;
   const auto build = [&]() -> Status {
     for (const Group& group : groups_) {
+      if (group.freezes) continue;
       // The quota of the whole box is enough for the processor: no group of its own there.
       const bool own = group.v2 || (!first && (group.memory || group.pids));
       const std::string path = own ? slot_path(group.path, number) : group.path;
@@ -485,6 +484,7 @@ bool CgroupTree::remove_slot(std::uint32_t number, int patience_ms) const {
 }
 
 void CgroupTree::kill() const {
+  thaw_freezers();
   kill_members();
   for (const Group& group : groups_) {
     if (group.io) lift_io_limits(group.path);

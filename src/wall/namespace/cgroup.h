@@ -50,6 +50,9 @@ struct CgroupHost {
   // Where I/O can be limited: one of the places, or v1's blkio hierarchy, which is one more to make
   // a group in. No path: nowhere. Nothing is made or enabled there before a limit asks for it.
   CgroupPlace io;
+  // v1's freezer hierarchy, where it is what freezes: without v2. A group is made there when a
+  // sandbox is frozen for the first time. No path: none.
+  CgroupPlace freezer;
   // Why there is none, for people; empty otherwise.
   std::string reason;
 };
@@ -111,7 +114,6 @@ class CgroupTree {
   Result<Fd> guest_directory() const;
   // Files of the whole sandbox (the enter descriptors are invalid).
   Result<SlotFiles> sandbox_files() const;
-  Result<Fd> freeze_file() const;
 
   // Makes group x<number> in each hierarchy and opens its files.
   Result<SlotFiles> make_slot(std::uint32_t number) const;
@@ -122,8 +124,15 @@ class CgroupTree {
   // Lets what waits for its turn at a disk go on, and limits again: whoever was killed meanwhile
   // ends. Takes some milliseconds; nothing without limits of I/O.
   void release_io(const Plan& plan) const;
-  // Kills every member, and lets what waits for its turn at a disk go on to its end. Safe to call
-  // at any time.
+  // Stops every process of the commands, whichever of them are left, and waits at most
+  // `patience_ms` for that; thaw() lets them go on. On v2 each command's group is frozen, and the
+  // guest, which is beside or above them, goes on. On v1 alone they are brought into a group of
+  // `freezer`. Errors: failed_precondition where neither is there, deadline_exceeded; then nothing
+  // is frozen.
+  Status freeze(const CgroupPlace& freezer, const Plan& plan, int patience_ms);
+  Status thaw() const;
+  // Thaws and kills every member, and lets what waits for its turn at a disk go on to its end. Safe
+  // to call at any time.
   void kill() const;
   // Removes all groups, waiting at most `patience_ms` for members to be gone; names what stays.
   Status remove(int patience_ms) const;
@@ -132,7 +141,11 @@ class CgroupTree {
   struct Group {
     std::string path;
     bool v2 = false, memory = false, pids = false, cpu = false, io = false;
+    bool freezes = false;  // v1
   };
+  Status gather(const Group& freezer, std::uint64_t deadline_us) const;
+  // v1, where what is frozen does not die.
+  void thaw_freezers() const;
   static LaterWrites later_writes(const Group& group);
   void kill_members() const;
   // Lets the guest's children be born in (or below) a v2 group.

@@ -37,6 +37,7 @@ constexpr const char* kJournal = "journal";
 constexpr std::size_t kMaxSlots = 512;
 constexpr std::string_view kGuestLine = "guest ";
 constexpr int kSweepPatienceMs = 2000;
+constexpr int kFreezePatienceMs = 1000;
 constexpr std::uint64_t kReleasePauseUs = 1'000'000;
 
 // When a process started, in clock ticks since boot; 0 where there is none.
@@ -84,7 +85,7 @@ class NamespacePrepared final : public Prepared {
   void complete(int broker_fd) override;
   const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
-  Status serve(int broker_fd) override;
+  Status serve(int broker_fd, std::string_view message) override;
   void forget() override {
     journal_.reset();
     quota_ = {};
@@ -97,6 +98,7 @@ class NamespacePrepared final : public Prepared {
   Status check_limits() const;
   Status make_layer();
   Status note(const std::string& line);
+  Status freeze();
   Status admit_steps();
   Result<Completion> complete_steps();
   Result<std::unique_ptr<Box>> build_steps(int broker_fd);
@@ -113,6 +115,7 @@ class NamespacePrepared final : public Prepared {
   std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
   std::size_t live_slots_ = 0;                // launcher
   std::uint64_t release_again_us_ = 0;        // launcher
+  bool freezer_noted_ = false;                // launcher: the journal names the group that freezes
   Fd guest_group_;                            // that the guest is born in
   Fd etc_;                                    // launcher: its lock keeps the kept /etc in place
   QuotaLayer quota_;                          // layer: quota
@@ -246,7 +249,6 @@ Result<Completion> NamespacePrepared::complete_steps() {
   TRY(limit_io(completion.first_slot));
   TRY(check_limits());
   completion.held = groups_.held();
-  TRY_ASSIGN(completion.freeze, groups_.freeze_file());
   if (plan_.image != PlanImage::kHost) return completion;
   TRY(steps_.enter("host-etc"));
   TRY_ASSIGN(completion.etc,
@@ -282,7 +284,6 @@ Result<std::unique_ptr<Box>> NamespacePrepared::build_steps(int broker_fd) {
   steps_.finish();
   box.guest_pid = static_cast<int>(pid);
   box.first_slot = std::move(completion.first_slot);
-  box.freeze = std::move(completion.freeze);
   box.ids_mode = ids_.mode;
   box.supervisor_uid = ids_.supervisor_uid;
   box.supervisor_gid = ids_.supervisor_gid;
@@ -368,13 +369,18 @@ Result<pid_t> NamespacePrepared::clone_guest(BoxParts& box) {
   return pid;
 }
 
-Status NamespacePrepared::serve(int broker_fd) {
-  TRY_ASSIGN(const sys::Message message, sys::recv_message(broker_fd, sizeof(BrokerRequest)));
-  if (message.bytes.empty()) return fail(Error::unavailable("the supervisor closed"));
+Status NamespacePrepared::freeze() {
+  if (!host_.freezer.path.empty() && !freezer_noted_) {
+    TRY(note(host_.freezer.path + "/caisson-" + plan_.id));
+    freezer_noted_ = true;
+  }
+  return groups_.freeze(host_.freezer, plan_, kFreezePatienceMs);
+}
+
+Status NamespacePrepared::serve(int broker_fd, std::string_view message) {
   BrokerRequest request;
-  if (message.bytes.size() != sizeof request)
-    return fail(Error::invalid("a request of wrong size"));
-  std::memcpy(&request, message.bytes.data(), sizeof request);
+  if (message.size() != sizeof request) return fail(Error::invalid("a request of wrong size"));
+  std::memcpy(&request, message.data(), sizeof request);
   std::erase_if(dropped_slots_, [&](std::uint32_t slot) { return groups_.remove_slot(slot, 0); });
   if (request.what == 'S') {
     // A broken supervisor must not fill the host with groups.
@@ -392,6 +398,13 @@ Status NamespacePrepared::serve(int broker_fd) {
       if (!files) return sys::send_message(broker_fd, files.error().message(), {});
       return send_files(broker_fd, *files);
     }
+    case 'Z':
+      return send_status(broker_fd, freeze());
+    case 'T':
+      return send_status(broker_fd, groups_.thaw());
+    case 'Y':
+      (void)groups_.thaw();
+      return {};
     case 'E':
       // What is empty already goes while the supervisor and PID 1 come to their end.
       (void)groups_.remove(0);

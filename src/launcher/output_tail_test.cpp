@@ -1,4 +1,4 @@
-#include "launcher/main_output.h"
+#include "launcher/output_tail.h"
 
 #include <gtest/gtest.h>
 

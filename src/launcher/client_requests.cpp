@@ -1,0 +1,140 @@
+#include <chrono>
+#include <string>
+
+#include "base/sys.h"
+#include "launcher/supervisor_state.h"
+#include "policy/limits.h"
+
+namespace caisson::launcher {
+
+using proto::ControlOperation;
+using proto::FrameType;
+using proto::Tag;
+
+std::uint64_t Supervisor::deadline_ms() const {
+  if (deadline_us_ == 0) return 0;
+  const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
+  const std::uint64_t now_us = sys::monotonic_us();
+  return static_cast<std::uint64_t>(now_ms) + (std::max(deadline_us_, now_us) - now_us) / 1000;
+}
+
+void Supervisor::tell_state() {
+  if (on_state_) on_state_({.deadline_ms = deadline_ms(), .frozen = frozen_});
+}
+
+Status Supervisor::take_request(std::uint64_t id, const proto::Frame& frame) {
+  if (frame.header.type != FrameType::kControl)
+    return fail(Error::invalid("stream 0 takes CONTROL alone"));
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
+  TRY_ASSIGN(const std::uint64_t number, fields.number(Tag::kControlOperation));
+  Client& client = clients_.at(id);
+  if (number == static_cast<std::uint64_t>(ControlOperation::kShutdown)) {
+    end_commands_for(Verdict::kCancelled, "", "the sandbox was ended by its owner");
+    end("the sandbox was ended by its owner");
+    return {};
+  }
+  if (number == static_cast<std::uint64_t>(ControlOperation::kSettle)) {
+    settled_ = settled_ || (client.first && plan_.life == Life::kKept);
+    return {};
+  }
+  if (number < static_cast<std::uint64_t>(ControlOperation::kSetDeadline)) return {};
+  proto::Fields head;
+  head.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(number))
+      .put_u32(Tag::kRequest,
+               static_cast<std::uint32_t>(fields.number_or_none(Tag::kRequest).value_or(0)));
+  const auto send = [&](const std::string& payload) {
+    client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, payload);
+  };
+  if (number == static_cast<std::uint64_t>(ControlOperation::kListCommands)) {
+    list_commands(client, head);
+    send(head.bytes());
+    return {};
+  }
+  const auto result =
+      answer(static_cast<ControlOperation>(std::min<std::uint64_t>(number, 255)), fields);
+  send(head.bytes() +
+       (result ? result->bytes() : proto::Fields().put_error(result.error()).bytes()));
+  // A deadline that has come is seen at the end of this turn.
+  return {};
+}
+
+Result<proto::Fields> Supervisor::answer(ControlOperation operation,
+                                         const proto::FieldReader& fields) {
+  switch (operation) {
+    case ControlOperation::kSetDeadline:
+      return set_deadline(fields);
+    case ControlOperation::kFreeze:
+      return set_frozen(Frozen::kYes);
+    case ControlOperation::kThaw:
+      return set_frozen(Frozen::kNo);
+    case ControlOperation::kUsage:
+      return tell_usage();
+    default:
+      return fail(Error{Code::kUnimplemented, "this supervisor knows no such operation"});
+  }
+}
+
+Result<proto::Fields> Supervisor::set_deadline(const proto::FieldReader& fields) {
+  if (plan_.life != Life::kKept)
+    return fail(Error::precondition(
+        "only a kept sandbox has a deadline of its own; this one ends with its command or with "
+        "its maker"));
+  TRY_ASSIGN(const std::uint64_t from_now_ms, fields.number(Tag::kTimeLimitMs));
+  if (from_now_ms > policy::kMaxMilliseconds)
+    return fail(Error::invalid("deadline: found " + std::to_string(from_now_ms) +
+                               " ms from now; allowed are 0 to " +
+                               std::to_string(policy::kMaxMilliseconds)));
+  deadline_us_ = sys::monotonic_us() + from_now_ms * 1000;
+  tell_state();
+  proto::Fields result;
+  result.put_u64(Tag::kDeadlineMs, deadline_ms());
+  return result;
+}
+
+Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {
+  proto::Fields result;
+  result.put_u8(Tag::kFrozen, wanted == Frozen::kYes ? 1 : 0);
+  if (wanted == frozen_) return result;
+  if (unborn()) return fail(Error::unavailable("the sandbox is still being made"));
+  TRY(wanted == Frozen::kYes ? box_->freeze() : box_->thaw());
+  frozen_ = wanted;
+  // What was to end meanwhile could not, and has its time for that from now on.
+  for (auto& [number, stream] : streams_) {
+    if (wanted == Frozen::kNo && stream.command != nullptr) stream.command->end_from_now();
+  }
+  tell_state();
+  return result;
+}
+
+Result<proto::Fields> Supervisor::tell_usage() {
+  TRY_ASSIGN(const wall::Usage usage, box_->usage());
+  proto::Fields result;
+  result.put_u64(Tag::kUserMicros, usage.user_us)
+      .put_u64(Tag::kSystemMicros, usage.system_us)
+      .put_u64(Tag::kMemoryNow, usage.memory_now)
+      .put_u64(Tag::kMemoryPeak, usage.memory_peak)
+      .put_u64(Tag::kPidsNow, usage.pids_now)
+      .put_u64(Tag::kPidsPeak, usage.pids_peak)
+      .put_u64(Tag::kDiskBytes, usage.disk_bytes)
+      .put_u64(Tag::kDiskInodes, usage.disk_inodes)
+      .put_u64(Tag::kDeadlineMs, deadline_ms())
+      .put_u8(Tag::kFrozen, frozen_ == Frozen::kYes ? 1 : 0);
+  return result;
+}
+
+void Supervisor::list_commands(Client& client, const proto::Fields& head) const {
+  for (const auto& [number, command] : kept_.all()) {
+    if (command.is_main() || command.pid == 0) continue;
+    proto::Fields fields;
+    fields.put_u32(Tag::kCommand, number)
+        .put_u32(Tag::kPid, command.pid)
+        .put_u64(Tag::kStartedMs, command.started_ms)
+        .put(Tag::kLabel, command.label);
+    client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0,
+                     head.bytes() + fields.bytes() + command.close.value_or(""));
+  }
+}
+
+}  // namespace caisson::launcher

@@ -1,0 +1,201 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "launcher/supervisor_scene.h"
+
+namespace caisson::launcher {
+namespace {
+
+using proto::ControlOperation;
+
+wall::Plan kept_plan() {
+  wall::Plan plan;
+  plan.life = Life::kKept;
+  plan.timeout_ms = 60'000;
+  return plan;
+}
+
+proto::Fields request(ControlOperation operation) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(operation))
+      .put_u32(Tag::kRequest, 77);
+  return fields;
+}
+
+// The answer of the supervisor; it is to that request.
+std::string answer(Line& client, const proto::Fields& asked) {
+  client.send(0, FrameType::kControl, 0, asked.bytes());
+  const auto event = client.next(FrameType::kEvent);
+  EXPECT_TRUE(event.has_value());
+  if (!event) return "";
+  EXPECT_EQ(event->header.stream, 0u);
+  const auto fields = proto::FieldReader::parse(event->payload);
+  const auto sent = proto::FieldReader::parse(asked.bytes());
+  EXPECT_EQ(fields->number_or_none(Tag::kRequest), 77u);
+  EXPECT_EQ(*fields->number(Tag::kControlOperation), *sent->number(Tag::kControlOperation));
+  return event->payload;
+}
+
+std::uint64_t field(const std::string& payload, Tag tag) {
+  return proto::FieldReader::parse(payload)->number_or_none(tag).value_or(~0ull);
+}
+
+Code error_of(const std::string& payload) {
+  return static_cast<Code>(field(payload, Tag::kErrorCode));
+}
+
+std::uint64_t unix_ms() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+TEST(ClientRequests, TheDeadlineIsMovedBothWays) {
+  BoxState state;
+  {
+    Scene scene(kept_plan(), state);
+    for (const std::uint64_t from_now : {3'600'000ull, 600'000ull}) {
+      const std::uint64_t before = unix_ms();
+      const std::string told =
+          answer(*scene.first,
+                 request(ControlOperation::kSetDeadline).put_u64(Tag::kTimeLimitMs, from_now));
+      EXPECT_GE(field(told, Tag::kDeadlineMs) + 2, before + from_now);
+      EXPECT_LE(field(told, Tag::kDeadlineMs), unix_ms() + from_now);
+    }
+    EXPECT_FALSE(state.killed);
+  }
+  ASSERT_EQ(state.told.size(), 2u);
+  EXPECT_GT(state.told[0].deadline_ms, state.told[1].deadline_ms);
+}
+
+TEST(ClientRequests, ADeadlineOfZeroEndsItAtOnceWithAnAnswer) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  scene.open(*scene.first, 1);
+  const std::string told =
+      answer(*scene.first, request(ControlOperation::kSetDeadline).put_u64(Tag::kTimeLimitMs, 0));
+  EXPECT_LE(field(told, Tag::kDeadlineMs), unix_ms());
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kTimeLimit);
+  EXPECT_FALSE(scene.first->next().has_value());
+  EXPECT_TRUE(state.killed);
+}
+
+TEST(ClientRequests, TheSandboxEndsAtItsDeadlineAlsoWhenItIsFrozen) {
+  for (const bool frozen : {false, true}) {
+    BoxState state;
+    wall::Plan plan = kept_plan();
+    plan.timeout_ms = 200;
+    Scene scene(plan, state);
+    if (frozen) answer(*scene.first, request(ControlOperation::kFreeze));
+    EXPECT_FALSE(scene.first->next().has_value());
+    EXPECT_TRUE(state.killed);
+  }
+}
+
+TEST(ClientRequests, ItsTimeoutIsNotItsCommands) {
+  BoxState state;
+  wall::Plan plan = kept_plan();
+  plan.timeout_ms = 100;
+  Scene scene(plan, state);
+  answer(*scene.first, request(ControlOperation::kSetDeadline).put_u64(Tag::kTimeLimitMs, 60'000));
+  const std::uint32_t number = scene.open(*scene.first, 1);
+  // Nothing comes for it.
+  EXPECT_FALSE(scene.guest->next(300).has_value());
+  EXPECT_EQ(state.slot_kills, 0);
+  scene.exited(number, 0);
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kExited);
+}
+
+TEST(ClientRequests, BadDeadlinesAreRefused) {
+  BoxState state;
+  Scene kept(kept_plan(), state);
+  EXPECT_EQ(error_of(answer(*kept.first, request(ControlOperation::kSetDeadline))),
+            Code::kInvalidArgument);
+  EXPECT_EQ(
+      error_of(answer(*kept.first,
+                      request(ControlOperation::kSetDeadline).put_u64(Tag::kTimeLimitMs, ~0ull))),
+      Code::kInvalidArgument);
+  BoxState other;
+  Scene owned({}, other);
+  EXPECT_EQ(error_of(answer(*owned.first,
+                            request(ControlOperation::kSetDeadline).put_u64(Tag::kTimeLimitMs, 1))),
+            Code::kFailedPrecondition);
+}
+
+TEST(ClientRequests, AFrozenSandboxRunsNoNewCommandsAndIsThawed) {
+  BoxState state;
+  {
+    Scene scene(kept_plan(), state);
+    EXPECT_EQ(field(answer(*scene.first, request(ControlOperation::kFreeze)), Tag::kFrozen), 1u);
+    EXPECT_TRUE(state.frozen);
+    EXPECT_EQ(field(answer(*scene.first, request(ControlOperation::kUsage)), Tag::kFrozen), 1u);
+    scene.first->send(1, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kExec),
+                      proto::Fields().put(Tag::kArg, "program").bytes());
+    EXPECT_EQ(error_of(scene.first->next(FrameType::kClose)->payload), Code::kFailedPrecondition);
+    EXPECT_EQ(field(answer(*scene.first, request(ControlOperation::kThaw)), Tag::kFrozen), 0u);
+    EXPECT_FALSE(state.frozen);
+    EXPECT_NE(scene.open(*scene.first, 3), 0u);
+  }
+  ASSERT_EQ(state.told.size(), 2u);
+  EXPECT_EQ(state.told[0].frozen, Frozen::kYes);
+  EXPECT_EQ(state.told[1].frozen, Frozen::kNo);
+}
+
+TEST(ClientRequests, WhatCannotBeFrozenIsRefused) {
+  BoxState state;
+  state.freezes = false;
+  Scene scene(kept_plan(), state);
+  EXPECT_EQ(error_of(answer(*scene.first, request(ControlOperation::kFreeze))),
+            Code::kFailedPrecondition);
+  EXPECT_NE(scene.open(*scene.first, 1), 0u);
+}
+
+TEST(ClientRequests, WhatIsToEndWhileFrozenHasItsTimeAfterThat) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  const std::uint32_t number = scene.open(*scene.first, 1);
+  answer(*scene.first, request(ControlOperation::kFreeze));
+  scene.first->send(1, FrameType::kControl, 0, shutdown_fields());
+  // Far more than a command has to end otherwise.
+  EXPECT_FALSE(scene.guest->next(1500).has_value());
+  EXPECT_FALSE(state.killed);
+  answer(*scene.first, request(ControlOperation::kThaw));
+  scene.exited(number, 0);
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kCancelled);
+}
+
+TEST(ClientRequests, UsageIsTheWholeBoxs) {
+  BoxState state;
+  state.usage = {.user_us = 1,
+                 .system_us = 2,
+                 .memory_peak = 3,
+                 .memory_now = 4,
+                 .pids_peak = 5,
+                 .pids_now = 6,
+                 .disk_bytes = 7,
+                 .disk_inodes = 8};
+  Scene scene({}, state);
+  const std::string told = answer(*scene.first, request(ControlOperation::kUsage));
+  EXPECT_EQ(field(told, Tag::kUserMicros), 1u);
+  EXPECT_EQ(field(told, Tag::kSystemMicros), 2u);
+  EXPECT_EQ(field(told, Tag::kMemoryPeak), 3u);
+  EXPECT_EQ(field(told, Tag::kMemoryNow), 4u);
+  EXPECT_EQ(field(told, Tag::kPidsPeak), 5u);
+  EXPECT_EQ(field(told, Tag::kPidsNow), 6u);
+  EXPECT_EQ(field(told, Tag::kDiskBytes), 7u);
+  EXPECT_EQ(field(told, Tag::kDiskInodes), 8u);
+  EXPECT_EQ(field(told, Tag::kDeadlineMs), 0u);
+  EXPECT_EQ(field(told, Tag::kFrozen), 0u);
+}
+
+TEST(ClientRequests, AnUnknownOneIsAnswered) {
+  BoxState state;
+  Scene scene({}, state);
+  EXPECT_EQ(error_of(answer(*scene.first, request(static_cast<ControlOperation>(99)))),
+            Code::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace caisson::launcher
