@@ -92,7 +92,8 @@ test('a sandbox ends at its time', async (t) => {
   const sandbox = await inSandbox(t, { timeoutMs: 2_000 })
   await until('it ended', async () => !(await sandbox.isRunning()))
   await assert.rejects(sandbox.getInfo(), sdk.SandboxNotFoundError)
-  await assert.rejects(sandbox.commands.run('echo late'), sdk.TimeoutError)
+  await assert.rejects(sandbox.commands.run('echo late'), sdk.SandboxNotFoundError)
+  await assert.rejects(sandbox.files.exists('/tmp'), sdk.TimeoutError)
 })
 
 test('setTimeout 0 ends it at once', async (t) => {
@@ -221,7 +222,7 @@ test('a paused sandbox does not run', async (t) => {
   const sandbox = await inSandbox(t)
   await sandbox.pause()
   assert.equal(await sandbox.isRunning(), false)
-  await assert.rejects(sandbox.commands.run('echo no'), sdk.TimeoutError)
+  await assert.rejects(sandbox.commands.run('echo no'), sdk.SandboxNotFoundError)
   assert.equal(await sandbox.kill(), true)
 })
 
