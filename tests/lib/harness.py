@@ -28,7 +28,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = ("caisson", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch")
+PROGRAMS = ("caisson", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch", "caisson-serve")
 ORDINARY_UID = 52731  # nobody's on any usual host; `ordinary_uids()` checks
 RANGE_START, RANGE_SIZE = 0x60000000, 65536
 PR_SET_CHILD_SUBREAPER = 36
@@ -239,9 +239,9 @@ class Caller:
             self._programs[preset] = folder
         return self._programs[preset]
 
-    def command(self, *arguments, preset="release"):
-        """The argument list that runs caisson as this user."""
-        return [*self._prefix, str(self.programs(preset) / "caisson"), *map(str, arguments)]
+    def command(self, *arguments, preset="release", program="caisson"):
+        """The argument list that runs caisson, or another program of ours, as this user."""
+        return [*self._prefix, str(self.programs(preset) / program), *map(str, arguments)]
 
     def popen(self, *arguments, preset="release", env=None, off=(), **options):
         """Starts caisson; the caller of popen waits for it. env adds to the user's environment; off names

@@ -1,0 +1,117 @@
+"""A caisson-serve for tests and benchmarks: on a free port, with folders of its own, until stop().
+
+This file alone knows how the server is started and what it says then. It is called as
+
+    caisson-serve --listen 127.0.0.1:0 --state-dir DIR --run-dir DIR --print-address ARG…
+
+and its first line on standard output is one JSON object: `url` (plain HTTP), and where it speaks TLS
+`domain` (with the port; sandboxes are names below it) and `ca` (the certificate to trust). The key comes
+from `caisson key create`, as an operator gets one.
+
+Clients find the server by `environment()`: in the form "plain" all goes to one address and sandboxes are
+named by headers; in the form "domain" each has a host name of its own, as the SDKs have it by default.
+Names below the domain are answered with 127.0.0.1 inside the client (resolve.cjs): a host's resolver knows
+no wildcards for tests. No request leaves the machine.
+"""
+import json
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import time
+
+LIB = pathlib.Path(__file__).resolve().parent
+DOMAIN = "e2b.test"
+READY_SECONDS = 60
+
+
+class ServeError(Exception):
+    """The server does not run; the text says why."""
+
+
+class Server:
+    """A server that runs as this harness.Caller; `arguments` are further options of caisson-serve."""
+
+    def __init__(self, caller, *, arguments=(), tls=False, preset="release"):
+        self.caller, self.preset = caller, preset
+        self.log = caller.folder / "serve.log"
+        self.arguments = [*arguments, *(["--dev-tls", DOMAIN, "--tls-listen", "127.0.0.1:0"] if tls else [])]
+        self.process, self.address, self.key = None, {}, ""
+        self.start()
+
+    def start(self):
+        """Starts it (again): with the same folders, on another port."""
+        program = self.caller.programs(self.preset) / "caisson-serve"
+        if not program.exists():
+            raise ServeError(f"{program} is missing: build the {self.preset} preset first")
+        command = self.caller.command("--listen", "127.0.0.1:0", "--print-address", "--state-dir", self.caller.env["CAISSON_STATE_DIR"],
+                                      "--run-dir", self.caller.env["CAISSON_RUN_DIR"], *self.arguments,
+                                      preset=self.preset, program="caisson-serve")
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, env=self.caller.env, cwd=self.caller.home, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.PIPE, stderr=log)
+        self.address = json.loads(self._first_line())
+        if not self.key:
+            self.key = self.address.get("key") or self.new_key()
+        return self
+
+    def _first_line(self):
+        line, end = b"", time.monotonic() + READY_SECONDS
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))
+            piece = self.process.stdout.read1(4096) if ready else b""
+            if not piece:
+                self.stop()
+                raise ServeError(f"caisson-serve printed no address ({'ended' if ready else f'waited {READY_SECONDS} s'}):\n{self.said()}")
+            line += piece
+        return line
+
+    def new_key(self, *arguments):
+        done = self.caller.caisson("key", "create", "--state-dir", self.caller.env["CAISSON_STATE_DIR"], *arguments)
+        found = re.search(r"\be2b_[0-9a-f]{40}\b", done.out)
+        if done.returncode != 0 or not found:
+            raise ServeError(f"no key: {done}")
+        return found.group()
+
+    def said(self, last=4000):
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-last:] if self.log.exists() else ""
+
+    def environment(self, form="plain"):
+        """What an SDK's process needs in its environment to use this server."""
+        return client_environment(form, self.key, url=self.address["url"], domain=self.address.get("domain"), ca=self.address.get("ca"))
+
+    def stop(self, how=signal.SIGTERM, patience=20):
+        """Ends it; its sandboxes go on. The status that it ended with."""
+        if self.process is None:
+            return None
+        self.process.send_signal(how)
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise ServeError(f"caisson-serve did not end {patience} s after signal {how}:\n{self.said()}") from None
+        finally:
+            self.process.stdout.close()
+            self.process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def client_environment(form, key, *, url=None, domain=None, ca=None):
+    """The variables by which an SDK finds a server, for the form "plain" or "domain"."""
+    found = {"E2B_API_KEY": key}
+    if form == "plain":
+        return {**found, "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
+    if not domain:
+        raise ServeError("this server speaks no TLS, which the form 'domain' needs")
+    found |= {"E2B_DOMAIN": domain, "NODE_OPTIONS": f"--require={LIB / 'resolve.cjs'}", "CAISSON_TEST_DOMAIN": domain.split(":")[0]}
+    if ca:
+        found |= {"NODE_EXTRA_CA_CERTS": ca, "SSL_CERT_FILE": ca}
+    return found

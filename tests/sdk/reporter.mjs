@@ -1,0 +1,21 @@
+// What the driver reads: one JSON line a test.
+import path from 'node:path'
+
+function reason(error) {
+  const cause = error?.cause ?? error
+  const text = typeof cause === 'string' ? cause : `${cause?.name ?? 'Error'}: ${cause?.message ?? cause}`
+  const at = /\((?:file:\/\/)?[^)]*\/(\w+\.test\.mjs:\d+)/.exec(cause?.stack ?? '')
+  return at ? `${text} (${at[1]})` : text
+}
+
+export default async function* (events) {
+  for await (const { type, data } of events) {
+    if (type !== 'test:pass' && type !== 'test:fail') continue
+    if (data.details?.type === 'suite') continue
+    const result = type === 'test:fail' ? 'failed' : data.skip !== undefined ? 'skipped' : 'passed'
+    const line = { file: path.basename(data.file ?? ''), name: data.name, result, ms: Math.round(data.details?.duration_ms ?? 0) }
+    if (result === 'failed') line.reason = reason(data.details?.error)
+    if (result === 'skipped' && typeof data.skip === 'string') line.reason = data.skip
+    yield `${JSON.stringify(line)}\n`
+  }
+}
