@@ -22,11 +22,8 @@ json::Value lifecycle_of(const Record& record) {
   value.set("pauses", view.on_timeout == NewSandbox::OnTimeout::kPause)
       .set("keepsFiles", view.on_timeout_keeps == Keep::kFiles)
       .set("resumes", view.auto_resume)
-      .set("secure", record.secure)
       .set("publicTraffic", view.public_traffic)
-      .set("maskRequestHost", view.mask_request_host)
-      .set("user", record.user)
-      .set("workdir", record.workdir);
+      .set("maskRequestHost", view.mask_request_host);
   return value;
 }
 
@@ -54,6 +51,9 @@ db::SandboxRow row_of(const Record& record) {
           .alias = view.alias,
           .image = record.image,
           .host_id = record.host_id,
+          .user = record.user,
+          .workdir = record.workdir,
+          .secure = record.secure,
           .state =
               view.state == State::kPaused ? db::SandboxState::kPaused : db::SandboxState::kRunning,
           .started_ns = duration_cast<nanoseconds>(view.started.time_since_epoch()).count(),
@@ -68,12 +68,14 @@ db::SandboxRow row_of(const Record& record) {
 
 Result<Record> record_of(const db::SandboxRow& row) {
   TRY_ASSIGN(const json::Value lifecycle, json::parse(row.lifecycle));
-  Record record{.team = row.team_id, .image = row.image, .host_id = row.host_id};
+  Record record{.team = row.team_id,
+                .image = row.image,
+                .host_id = row.host_id,
+                .user = row.user,
+                .workdir = row.workdir,
+                .secure = row.secure};
   record.cpu_milli = row.cpu_milli;
   record.timeout = duration_cast<seconds>(milliseconds(row.timeout_ms));
-  TRY_ASSIGN(record.secure, truth(lifecycle, "secure"));
-  TRY_ASSIGN(record.user, text(lifecycle, "user"));
-  TRY_ASSIGN(record.workdir, text(lifecycle, "workdir"));
   SandboxView& view = record.view;
   view.id = row.id;
   view.template_id = row.template_id;
@@ -97,55 +99,43 @@ Result<Record> record_of(const db::SandboxRow& row) {
 }
 
 io::Async<Status> DatabaseRecords::put(Record record) {
-  const std::string id = record.view.id;
-  const State now = record.view.state;
-  const auto found = known_.find(id);
-  std::optional<State> before;
-  if (found != known_.end()) before = found->second.state;
-  const std::string team = record.team;
-  auto work = [row = row_of(record), before, now](db::Database& database) -> Status {
-    db::Sandboxes rows(database);
-    if (!before.has_value()) return rows.insert(row, std::nullopt);
-    if (now == State::kPaused) {
-      if (*before == State::kPaused) return {};
-      return rows.pause(row.team_id, row.id, row.host_id, row.end_at_ms);
-    }
-    if (*before == State::kPaused)
-      return rows.resume(row.team_id, row.id, row.host_id, row.end_at_ms, std::nullopt);
-    return rows.set_end_at(row.team_id, row.id, row.end_at_ms);
+  auto work = [variables = variables_, row = row_of(record),
+               env = std::move(record.env)](db::Database& database) -> Status {
+    TRY(variables->put(row.id, env));
+    return db::Sandboxes(database).put(row);
   };
-  CO_TRY(co_await database_->with(std::move(work)));
-  known_.insert_or_assign(id, Known{team, now});
-  co_return Status{};
+  co_return co_await database_->with(std::move(work));
 }
 
 io::Async<Status> DatabaseRecords::remove(std::string id) {
-  const auto found = known_.find(id);
-  if (found == known_.end()) co_return Status{};
-  const std::string team = found->second.team;
-  known_.erase(found);
-  auto work = [id, team](db::Database& database) -> Status {
-    return db::Sandboxes(database).remove(team, id);
+  auto work = [variables = variables_, id](db::Database& database) -> Status {
+    TRY(variables->remove(id));
+    return db::Sandboxes(database).remove_of_any_team(id);
   };
   co_return co_await database_->with(std::move(work));
 }
 
 io::Async<Result<std::vector<Record>>> DatabaseRecords::all() {
-  auto work = [](db::Database& database) { return db::Sandboxes(database).all_of_any_team(); };
-  CO_TRY_ASSIGN(const std::vector<db::SandboxRow> rows, co_await database_->with(std::move(work)));
-  std::vector<Record> records;
-  for (const db::SandboxRow& row : rows) {
-    auto record = record_of(row);
-    known_.insert_or_assign(
-        row.id, Known{row.team_id,
-                      row.state == db::SandboxState::kPaused ? State::kPaused : State::kRunning});
-    if (record.has_value()) {
+  auto work = [variables = variables_](db::Database& database) -> Result<std::vector<Record>> {
+    db::Sandboxes sandboxes(database);
+    TRY_ASSIGN(const std::vector<db::SandboxRow> rows, sandboxes.all_of_any_team());
+    std::vector<Record> records;
+    std::vector<std::string> ids;
+    for (const db::SandboxRow& row : rows) {
+      auto record = record_of(row);
+      if (!record.has_value()) {
+        TRY(sandboxes.remove_of_any_team(row.id));
+        continue;
+      }
+      // Without them it still runs, and what was started goes on.
+      record->env = variables->get(row.id).value_or(db::Variables::Map());
+      ids.push_back(row.id);
       records.push_back(std::move(*record));
-    } else {
-      static_cast<void>(co_await remove(row.id));
     }
-  }
-  co_return records;
+    TRY(variables->keep_only(ids));
+    return records;
+  };
+  co_return co_await database_->with(std::move(work));
 }
 
 }  // namespace caisson::fleet

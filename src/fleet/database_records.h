@@ -4,11 +4,11 @@
 // of the row. Variables are not written: they may be secret, and are the supervisor's to keep.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 
 #include "db/sandboxes.h"
+#include "db/variables.h"
 #include "fleet/records.h"
 #include "fleet/shared_database.h"
 
@@ -16,8 +16,9 @@ namespace caisson::fleet {
 
 class DatabaseRecords final : public Records {
  public:
-  explicit DatabaseRecords(std::shared_ptr<SharedDatabase> database)
-      : database_(std::move(database)) {}
+  DatabaseRecords(std::shared_ptr<SharedDatabase> database, db::Variables variables)
+      : database_(std::move(database)),
+        variables_(std::make_shared<db::Variables>(std::move(variables))) {}
 
   io::Async<Status> put(Record record) override;
   io::Async<Status> remove(std::string id) override;
@@ -25,13 +26,8 @@ class DatabaseRecords final : public Records {
   io::Async<Result<std::vector<Record>>> all() override;
 
  private:
-  struct Known {
-    std::string team;
-    State state;
-  };
   std::shared_ptr<SharedDatabase> database_;
-  // What the database has, as far as this object wrote or read it.
-  std::map<std::string, Known> known_;
+  std::shared_ptr<db::Variables> variables_;  // used with the database's turn alone
 };
 
 // Pure, for tests: a row and back. Error: a lifecycle that is none of ours.

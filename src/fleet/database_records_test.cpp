@@ -18,6 +18,7 @@ Record record(std::string team, std::string id) {
   made.cpu_milli = 1500;
   made.secure = false;
   made.timeout = seconds(77);
+  made.env = {{"TOKEN", "secret"}};
   made.view.id = std::move(id);
   made.view.template_id = "base";
   made.view.started = WallClock::time_point(std::chrono::microseconds(1'700'000'000'123'456));
@@ -46,7 +47,7 @@ TEST(DatabaseRecordsRow, ARecordComesBackAsItWas) {
 
 TEST(DatabaseRecordsRow, ALifecycleThatIsNoneIsAnError) {
   db::SandboxRow row = row_of(record("t", "abc"));
-  for (const char* bad : {"", "[]", "{}", R"({"secure":1})", R"({"secure":true,"user":3})"}) {
+  for (const char* bad : {"", "[]", "{}", R"({"pauses":1})", R"({"pauses":true})"}) {
     row.lifecycle = bad;
     EXPECT_FALSE(record_of(row).has_value()) << bad;
   }
@@ -59,13 +60,15 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     io::Loop loop(1);
     auto database = db::Database::open(directory + "/server/caisson.db");
     ASSERT_TRUE(database.has_value()) << database.error().message();
-    auto task = [](io::Loop& on, db::Database opened, decltype(body)& run) -> io::Async<void> {
+    auto task = [](io::Loop& on, db::Database opened, std::string run_directory,
+                   decltype(body)& run) -> io::Async<void> {
       const std::string team = db::Teams(opened).find(db::kDefaultTeam).value().id;
-      DatabaseRecords records(std::make_shared<SharedDatabase>(on, std::move(opened)));
+      DatabaseRecords records(std::make_shared<SharedDatabase>(on, std::move(opened)),
+                              db::Variables::open(run_directory).value());
       co_await run(records, team);
       on.stop();
     };
-    loop.spawn(task(loop, std::move(*database), body));
+    loop.spawn(task(loop, std::move(*database), directory, body));
     loop.run();
   };
   in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
@@ -89,6 +92,7 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     EXPECT_EQ(all->size(), 1u);
     EXPECT_EQ((*all)[0].view.state, State::kPaused);
     EXPECT_EQ((*all)[0].view.metadata.at("a"), "b");
+    EXPECT_EQ((*all)[0].env.at("TOKEN"), "secret");
     Record changed = record(team, "one");
     changed.view.end += seconds(9);
     auto put = co_await records.put(changed);
