@@ -107,8 +107,8 @@ std::optional<std::string> BodyDecoder::framing_byte(char c) {
         return std::nullopt;
       }
       if (c == '\n') return "a line feed without a carriage return in the trailers";
-      if (++trailers_ > kMostTrailers) return "more than 8192 bytes of trailers";
       line_ += c;
+      if (trailers_ + line_.size() > kMostTrailers) return "more than 8192 bytes of trailers";
       return std::nullopt;
     case State::kTrailerEnd:
       if (c != '\n') return "a carriage return without a line feed in the trailers";
@@ -126,6 +126,7 @@ std::optional<std::string> BodyDecoder::end_of_trailer() {
   // Dropped: nobody here has a use for them.
   if (!parse_header_line(line_).has_value())
     return "a trailer is not NAME: VALUE without control characters";
+  trailers_ += line_.size() + 2;
   line_.clear();
   state_ = State::kTrailer;
   return std::nullopt;

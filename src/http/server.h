@@ -21,12 +21,14 @@ namespace caisson::http {
 struct Limits {
   std::size_t head_bytes = 32 * 1024;  // request line and headers together; more: 431
   std::size_t headers = 128;
-  std::chrono::milliseconds head_time{
-      10'000};  // from the first byte to the end of the head; else 408
-  std::chrono::milliseconds idle_time{620'000};  // between requests on one connection
-  std::chrono::milliseconds body_time{
-      60'000};  // without a byte of the body; else the connection ends
-  std::chrono::milliseconds write_time{60'000};  // in which the client takes nothing; else it ends
+  // From the first byte to the end of the head; else 408.
+  std::chrono::milliseconds head_time = std::chrono::seconds(10);
+  // Between requests on one connection.
+  std::chrono::milliseconds idle_time = std::chrono::seconds(620);
+  // Without a byte of the body; else reading it is an error.
+  std::chrono::milliseconds body_time = std::chrono::seconds(60);
+  // In which the client takes nothing; else the connection ends.
+  std::chrono::milliseconds write_time = std::chrono::seconds(60);
   std::size_t connections = 12000;  // at once; the oldest idle one makes room, else 503
 };
 
