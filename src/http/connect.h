@@ -33,11 +33,12 @@ class EnvelopeReader {
   // nullopt: more bytes are needed. Error (final): longer than `most`, flags that are not known.
   Result<std::optional<Message>> next();
   // Whether a message has begun: the end of the body here cuts it off.
-  bool partial() const { return !buffer_.empty(); }
+  bool partial() const { return taken_ < buffer_.size(); }
 
  private:
   std::size_t most_;
   std::string buffer_;
+  std::size_t taken_ = 0;  // bytes at the buffer's front that were handed out
 };
 
 // The HTTP status of a unary error.

@@ -54,8 +54,9 @@ std::string_view reason_of(int status);
 // A target split and decoded: what handlers look at.
 struct Target {
   std::string path;  // decoded, beginning with "/"; its segments split at "/" before decoding
-  std::vector<std::string> segments;                       // decoded one by one: "/a%2Fb/c" has two
-  std::vector<std::pair<std::string, std::string>> query;  // decoded, in order
+  // Decoded one by one: "/a%2Fb/c" has two, "/a/" has "a" and "", "/" has none.
+  std::vector<std::string> segments;
+  std::vector<std::pair<std::string, std::string>> query;  // decoded ("+" is a space), in order
 
   // The first of that name; nullopt: none.
   std::optional<std::string_view> query_value(std::string_view name) const;

@@ -21,11 +21,15 @@ namespace caisson::http {
 struct Limits {
   std::size_t head_bytes = 32 * 1024;  // request line and headers together; more: 431
   std::size_t headers = 128;
-  std::chrono::seconds head_time{10};   // from the first byte to the end of the head; else 408
-  std::chrono::seconds idle_time{620};  // between requests on one connection
-  std::chrono::seconds body_time{60};   // without a byte of the body; else the connection ends
-  std::chrono::seconds write_time{60};  // in which the client takes nothing; else it ends
-  std::size_t connections = 12000;      // at once; the oldest idle one makes room, else 503
+  // From the first byte to the end of the head; else 408.
+  std::chrono::milliseconds head_time = std::chrono::seconds(10);
+  // Between requests on one connection.
+  std::chrono::milliseconds idle_time = std::chrono::seconds(620);
+  // Without a byte of the body; else reading it is an error.
+  std::chrono::milliseconds body_time = std::chrono::seconds(60);
+  // In which the client takes nothing; else the connection ends.
+  std::chrono::milliseconds write_time = std::chrono::seconds(60);
+  std::size_t connections = 12000;  // at once; the oldest idle one makes room, else 503
 };
 
 // One request and its answer. Owned by the server, borrowed by the handler while it runs.
@@ -34,6 +38,7 @@ class Exchange {
   virtual ~Exchange() = default;
 
   virtual const RequestHead& request() const = 0;
+  // Of "*" and of CONNECT the path is the target as it came, and there are no segments.
   const Target& target() const { return target_; }
   // A number of this request for logs and the answer's X-Request-Id.
   const std::string& id() const { return id_; }
@@ -49,7 +54,9 @@ class Exchange {
   // What Content-Length says; nullopt: chunked. 0: there is none.
   virtual std::optional<std::uint64_t> body_length() const = 0;
 
-  // The whole answer.
+  // The whole answer. Of the head only what the handler knows is its own: the framing, Date,
+  // X-Request-Id and Connection are the server's. The answers to HEAD, 204 and 304 go without the
+  // body. Error: the head cannot be written as it is (nothing was sent), the client has gone.
   virtual io::Async<Status> respond(ResponseHead head, std::string body) = 0;
   // An answer in pieces: with a Content-Length in `head` as many bytes as it says, else chunked (a
   // client of HTTP/1.0 gets the connection's end instead). Each write is on its way when it
@@ -63,11 +70,15 @@ class Exchange {
   // Waits until the client has gone, without reading its body. For handlers that wait for something
   // else beside it. Returns at once where pipelined bytes hide it.
   virtual io::Async<void> wait_gone() = 0;
+  // Calls `call` on the loop when the client has gone while the handler runs, as far as that can be
+  // seen (as wait_gone()); forgotten when the handler ends. One at a time.
+  virtual void on_gone(std::function<void()> call) = 0;
   virtual bool gone() const = 0;
 
   // After an answer 101 (or 2xx to CONNECT) that this call writes: the bare connection, for as long
   // as the handler runs, and what came behind the head already. The connection ends with the
-  // handler.
+  // handler, and no time-out but those of the handler holds in it. Error: failed_precondition where
+  // the client did not ask for it, or wait_gone() or on_gone() read ahead.
   struct Upgraded {
     io::Stream* stream;
     std::string early;
@@ -99,8 +110,9 @@ class Server {
   };
   Counts counts() const;
 
+  struct State;  // for src/http alone
+
  private:
-  struct State;
   std::shared_ptr<State> state_;
 };
 
