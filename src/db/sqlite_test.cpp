@@ -111,6 +111,30 @@ TEST_F(SqliteTest, ErrorsHaveTheirCodes) {
   EXPECT_EQ(large.error().code(), Code::kResourceExhausted);
 }
 
+TEST_F(SqliteTest, ALockThatAnotherHoldsMakesItUnavailable) {
+  Sqlite other = open(path_);
+  ASSERT_TRUE(other.run_script("PRAGMA busy_timeout = 0"));
+  Transaction transaction = Transaction::begin(sqlite_).value();
+  const auto begun = Transaction::begin(other);
+  ASSERT_FALSE(begun);
+  EXPECT_EQ(begun.error().code(), Code::kUnavailable);
+  ASSERT_TRUE(transaction.commit());
+  EXPECT_TRUE(Transaction::begin(other));
+}
+
+TEST_F(SqliteTest, AFullDiskIsExhaustedAndNothingIsHalfDone) {
+  ASSERT_TRUE(sqlite_.run_script("PRAGMA max_page_count = 8"));
+  {
+    Transaction transaction = Transaction::begin(sqlite_).value();
+    ASSERT_TRUE(sqlite_.run("INSERT INTO things (id) VALUES (1)"));
+    const auto full =
+        sqlite_.run("INSERT INTO things (word) VALUES (?)", std::string(100'000, 'a'));
+    ASSERT_FALSE(full);
+    EXPECT_EQ(full.error().code(), Code::kResourceExhausted);
+  }
+  EXPECT_EQ(count(), 0);
+}
+
 TEST_F(SqliteTest, AFileThatIsNoDatabaseIsDataLoss) {
   std::ofstream(folder_.path() + "/b.db") << std::string(4096, 'x');
   Sqlite other = Sqlite::open(folder_.path() + "/b.db").value();
