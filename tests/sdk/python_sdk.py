@@ -180,10 +180,14 @@ def main():
     if options.at:
         variables = serve_lab.client_environment("plain", os.environ.get("E2B_API_KEY", "e2b_" + "0" * 40), url=options.at)
         return 0 if all([run(version, variables) for version in versions]) else 1
-    with serve_lab.fresh() as server:
-        good = all([run(version, server.environment()) for version in versions])
-        if not good:
-            print(f"---- the end of the server's log ----\n{server.said()}")
+    try:
+        with serve_lab.fresh() as server:
+            good = all([run(version, server.environment()) for version in versions])
+            if not good:
+                print(f"---- the end of the server's log ----\n{server.said()}")
+    except serve_lab.ServerError as error:
+        print(error)
+        return 1
     return 0 if good else 1
 
 
