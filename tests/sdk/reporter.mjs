@@ -1,9 +1,12 @@
 // What the driver reads: one JSON line a test.
 import path from 'node:path'
 
+// What a failed fetch says only in its cause.
+const below = (cause) => (cause ? `: ${cause.code ?? cause.message ?? cause}` : '')
+
 function reason(error) {
   const cause = error?.cause ?? error
-  const text = typeof cause === 'string' ? cause : `${cause?.name ?? 'Error'}: ${cause?.message ?? cause}`
+  const text = typeof cause === 'string' ? cause : `${cause?.name ?? 'Error'}: ${cause?.message ?? cause}${below(cause?.cause)}`
   const at = /\((?:file:\/\/)?[^)]*\/(\w+\.test\.mjs:\d+)/.exec(cause?.stack ?? '')
   return at ? `${text} (${at[1]})` : text
 }

@@ -16,13 +16,10 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent / "lib"))
-import harness  # noqa: E402
 import node  # noqa: E402
-import serve  # noqa: E402
+import serve_lab  # noqa: E402
 
-ARCHIVE = ROOT / "build" / "images" / "base.tar.zst"
 ONE_TEST_MS = 60_000
 ALL_SECONDS = 900
 SKIPPED = 77  # what CTest takes for "not run here"
@@ -43,7 +40,7 @@ class Elsewhere:
         self.url, self.key = url, os.environ.get("E2B_API_KEY", "e2b_" + "0" * 40)
 
     def environment(self, form):
-        return serve.client_environment(form, self.key, url=self.url)
+        return serve_lab.client_environment(form, self.key, url=self.url)
 
     def said(self):
         return ""
@@ -101,27 +98,12 @@ def main():
     if os.geteuid() != 0:
         print("not run: the base image's users need root, or a range of ids")
         return SKIPPED
-    if not ARCHIVE.exists():
-        print(f"{ARCHIVE} is missing: ./dev image builds it")
-        return 1
-    harness.require_programs()
-    harness.subreaper()
-    with harness.Caller("root") as caller:
-        done = caller.caisson("image", "import", "base", ARCHIVE, timeout=120)
-        if done.returncode != 0:
-            print(done)
-            return 1
-        with serve.Server(caller, tls=options.form == "domain") as server:
-            good = run_all(options, server)
-        caller.caisson("kill", "--all")
-        left = harness.wait_until(lambda: not caller.sandboxes_left(), 10)
-    if not left:
-        print("sandboxes were left behind")
-    return 0 if good and left else 1
+    with serve_lab.fresh(tls=options.form == "domain") as server:
+        return 0 if run_all(options, server) else 1
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (node.NodeError, serve.ServeError, subprocess.TimeoutExpired) as error:
+    except (node.NodeError, serve_lab.ServerError, subprocess.TimeoutExpired) as error:
         sys.exit(str(error))

@@ -13,7 +13,9 @@ named by headers; in the form "domain" each has a host name of its own, as the S
 Names below the domain are answered with 127.0.0.1 inside the client (resolve.cjs): a host's resolver knows
 no wildcards for tests. No request leaves the machine.
 """
+import contextlib
 import json
+import os
 import pathlib
 import re
 import select
@@ -21,12 +23,15 @@ import signal
 import subprocess
 import time
 
+import harness
+
 LIB = pathlib.Path(__file__).resolve().parent
 DOMAIN = "e2b.test"
 READY_SECONDS = 60
+ARCHIVE = harness.ROOT / "build" / "images" / "base.tar.zst"
 
 
-class ServeError(Exception):
+class ServerError(Exception):
     """The server does not run; the text says why."""
 
 
@@ -44,7 +49,7 @@ class Server:
         """Starts it (again): with the same folders, on another port."""
         program = self.caller.programs(self.preset) / "caisson-serve"
         if not program.exists():
-            raise ServeError(f"{program} is missing: build the {self.preset} preset first")
+            raise ServerError(f"{program} is missing: build the {self.preset} preset first")
         command = self.caller.command("--listen", "127.0.0.1:0", "--print-address", "--state-dir", self.caller.env["CAISSON_STATE_DIR"],
                                       "--run-dir", self.caller.env["CAISSON_RUN_DIR"], *self.arguments,
                                       preset=self.preset, program="caisson-serve")
@@ -63,7 +68,7 @@ class Server:
             piece = self.process.stdout.read1(4096) if ready else b""
             if not piece:
                 self.stop()
-                raise ServeError(f"caisson-serve printed no address ({'ended' if ready else f'waited {READY_SECONDS} s'}):\n{self.said()}")
+                raise ServerError(f"caisson-serve printed no address ({'ended' if ready else f'waited {READY_SECONDS} s'}):\n{self.said()}")
             line += piece
         return line
 
@@ -71,7 +76,7 @@ class Server:
         done = self.caller.caisson("key", "create", "--state-dir", self.caller.env["CAISSON_STATE_DIR"], *arguments)
         found = re.search(r"\be2b_[0-9a-f]{40}\b", done.out)
         if done.returncode != 0 or not found:
-            raise ServeError(f"no key: {done}")
+            raise ServerError(f"no key: {done}")
         return found.group()
 
     def said(self, last=4000):
@@ -92,7 +97,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise ServeError(f"caisson-serve did not end {patience} s after signal {how}:\n{self.said()}") from None
+            raise ServerError(f"caisson-serve did not end {patience} s after signal {how}:\n{self.said()}") from None
         finally:
             self.process.stdout.close()
             self.process = None
@@ -104,13 +109,37 @@ class Server:
         self.stop()
 
 
+@contextlib.contextmanager
+def fresh(*, images=("base",), tls=False, arguments=()):
+    """A new server of root's, with the base image under these names; at the end nothing of it is left."""
+    if os.geteuid() != 0:
+        raise ServerError("only root's server can be tried like this: the base image's users need a range of ids")
+    if not ARCHIVE.exists():
+        raise ServerError(f"{ARCHIVE} is missing: ./dev image builds it")
+    harness.require_programs()
+    harness.subreaper()
+    with harness.Caller("root") as caller:
+        for name in images:
+            done = caller.caisson("image", "import", name, ARCHIVE, timeout=120)
+            if done.returncode != 0:
+                raise ServerError(f"no image {name}: {done}")
+        try:
+            with Server(caller, tls=tls, arguments=arguments) as server:
+                yield server
+        finally:
+            caller.caisson("kill", "--all")
+            left = harness.wait_until(lambda: not caller.sandboxes_left(), 10)
+        if not left:
+            raise ServerError(f"sandboxes were left behind: {caller.sandboxes_left()}")
+
+
 def client_environment(form, key, *, url=None, domain=None, ca=None):
     """The variables by which an SDK finds a server, for the form "plain" or "domain"."""
     found = {"E2B_API_KEY": key}
     if form == "plain":
         return {**found, "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
     if not domain:
-        raise ServeError("this server speaks no TLS, which the form 'domain' needs")
+        raise ServerError("this server speaks no TLS, which the form 'domain' needs")
     found |= {"E2B_DOMAIN": domain, "NODE_OPTIONS": f"--require={LIB / 'resolve.cjs'}", "CAISSON_TEST_DOMAIN": domain.split(":")[0]}
     if ca:
         found |= {"NODE_EXTRA_CA_CERTS": ca, "SSL_CERT_FILE": ca}
