@@ -22,6 +22,7 @@
 #include "image/worker/entry_name.h"
 #include "image/worker/erofs_writer.h"
 #include "image/worker/flatten.h"
+#include "image/worker/uncompress.h"
 
 namespace caisson::image {
 namespace {
@@ -145,8 +146,9 @@ bool flatten(LayerTree& tree, RootfsWriter& writer, const UnpackLimits& limits,
   UnpackReport before;
   for (std::string_view layer : layers) {
     FuzzInput input(layer);
+    Uncompressed tar(input, limits.ratio);
     require(flattener.begin_layer().has_value());
-    auto report = read_layer(input, sink, limits, before);
+    auto report = read_layer(tar, sink, limits, before);
     if (!report.has_value()) return false;
     require(flattener.end_layer().has_value());
     before.entries += report->counts.entries;

@@ -64,15 +64,29 @@ class Tar {
   }
   // A pax header of one record for the next entry.
   Tar& add_pax(const std::string& key, const std::string& value) {
-    const std::string rest = " " + key + "=" + value + "\n";
-    std::size_t size = rest.size() + 1;
-    while (std::to_string(size).size() + rest.size() != size) ++size;
-    return add({.name = "pax", .type = 'x', .data = std::to_string(size) + rest});
+    return add({.name = "pax", .type = 'x', .data = pax_record(key, value)});
+  }
+  // A file of nothing but a hole, as GNU tar writes it (sparse 1.0: a map of one empty region).
+  Tar& add_hole(const std::string& name, std::uint64_t size) {
+    add({.name = "pax",
+         .type = 'x',
+         .data = pax_record("GNU.sparse.major", "1") + pax_record("GNU.sparse.minor", "0") +
+                 pax_record("GNU.sparse.name", name) +
+                 pax_record("GNU.sparse.realsize", std::to_string(size))});
+    const std::string map = "1\n0\n0\n";
+    return add({.name = "x", .data = map + std::string(512 - map.size(), '\0')});
   }
   std::string unfinished() const { return bytes_; }
   std::string bytes() const { return bytes_ + std::string(1024, '\0'); }
 
  private:
+  static std::string pax_record(const std::string& key, const std::string& value) {
+    const std::string rest = " " + key + "=" + value + "\n";
+    std::size_t size = rest.size() + 1;
+    while (std::to_string(size).size() + rest.size() != size) ++size;
+    return std::to_string(size) + rest;
+  }
+
   std::string bytes_;
 };
 

@@ -18,6 +18,7 @@
 #include "image/worker/directory_writer.h"
 #include "image/worker/erofs_writer.h"
 #include "image/worker/flatten.h"
+#include "image/worker/uncompress.h"
 
 namespace caisson::image::testing {
 
@@ -80,8 +81,9 @@ class FlattenTest : public ::testing::TestWithParam<RootfsForm> {
   }
   Result<LayerCounts> apply(std::string_view bytes) {
     TextInput input(bytes);
+    Uncompressed tar(input, limits_.ratio);
     TRY(flattener_->begin_layer());
-    TRY_ASSIGN(LayerCounts found, read_layer(input, *flattener_, limits_, before_));
+    TRY_ASSIGN(LayerCounts found, read_layer(tar, *flattener_, limits_, before_));
     TRY(flattener_->end_layer());
     before_.entries += found.counts.entries;
     before_.bytes += found.counts.bytes;

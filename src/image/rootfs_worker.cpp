@@ -64,11 +64,35 @@ Result<Fd> make_metadata(int directory_fd) {
   return file;
 }
 
+// Error: data_loss, unless it is as expected or nothing was.
 Status compare(const char* what, const std::string& expected, const std::string& found) {
   if (expected.empty() || expected == found) return {};
   return fail(Error(Code::kDataLoss, std::string(what) + " should have the SHA-256 " + expected +
                                          " and has " + found));
 }
+
+// Tells of one or two readings of a layer as of one: from where it is known that there will be
+// another one, what is left to show is for the rest of both.
+class Meter {
+ public:
+  Meter(const Progress& progress, std::uint64_t size) : progress_(progress), size_(size) {}
+  // So many bytes, of all readings.
+  void show(std::uint64_t done) const {
+    if (!progress_) return;
+    const auto shown = static_cast<double>(done - turn_) * pace_;
+    progress_(std::min(size_, turn_ + static_cast<std::uint64_t>(shown)), size_);
+  }
+  void expect_another(std::uint64_t done) {
+    turn_ = done;
+    const auto left = static_cast<double>(size_ - done);
+    pace_ = left / (left + static_cast<double>(size_));
+  }
+
+ private:
+  const Progress& progress_;
+  std::uint64_t size_, turn_ = 0;
+  double pace_ = 1;
+};
 
 }  // namespace
 
@@ -103,22 +127,33 @@ Result<LayerReport> RootfsWorker::Session::apply(int layer_fd, const LayerRef& e
   LayerReport report;
   report.layer = expected;
   report.layer.blob.size = size;
-  const std::uint64_t passes = form == RootfsForm::kDirectory && !checks_only ? 2 : 1;
-  for (std::uint64_t pass = 0; pass < passes; ++pass) {
+  Meter meter(progress, size);
+  std::uint64_t before = 0;
+  bool again = false;
+  do {
     Feed feed(stream.get(), layer_fd, size);
-    auto fed = [&] {
-      if (progress) progress((pass * size + feed.done()) / passes, size);
+    auto receive = [&] {
+      return worker.receive(limits.time, &feed, [&] { meter.show(before + feed.done()); });
     };
-    const char kind = pass + 1 < passes ? kWorkerAgain : kWorkerDone;
-    TRY_ASSIGN(std::string text, worker.expect(kind, limits.time, &feed, fed));
-    TRY_ASSIGN(LayerCounts counts, LayerCounts::decode(text));
-    TRY_ASSIGN(report.layer.blob.digest, feed.digest());
-    TRY(compare("the layer", expected.blob.digest, report.layer.blob.digest));
-    TRY(compare("the layer's uncompressed tar", expected.diff_id, counts.diff_id));
-    report.layer.diff_id = counts.diff_id;
-    report.counts = counts.counts;
-    report.whiteouts = counts.whiteouts;
-  }
+    TRY_ASSIGN(std::string message, receive());
+    again = !again && message.starts_with(kWorkerAgain);
+    if (again) {
+      meter.expect_another(feed.done());
+      TRY_ASSIGN(message, receive());
+    }
+    if (!message.starts_with(kWorkerDone)) return fail(worker.error_of(message));
+    TRY_ASSIGN(const LayerCounts found, LayerCounts::decode(std::string_view(message).substr(1)));
+    // What the first of two readings found the second must find too.
+    LayerRef& layer = report.layer;
+    TRY_ASSIGN(const std::string digest, feed.digest());
+    TRY(compare("the layer", layer.blob.digest, digest));
+    TRY(compare("the layer's uncompressed tar", layer.diff_id, found.diff_id));
+    layer.blob.digest = digest;
+    layer.diff_id = found.diff_id;
+    report.counts = found.counts;
+    report.whiteouts = found.whiteouts;
+    before = size;
+  } while (again);
   return report;
 }
 

@@ -3,9 +3,10 @@
 // bottom to top with whiteouts (`.wh.NAME`, `.wh..wh..opq`); after finish() the result is complete
 // and readable, and more layers may follow.
 //
-//   kDirectory  `rootfs/` in the directory, owned as ids.h says. Every layer is read twice: the
-//               first time its entries are only counted and its digests compared, so that what is
-//               refused has made nothing.
+//   kDirectory  `rootfs/` in the directory, owned as ids.h says. What a layer has beyond 100 000
+//               entries or 4 GiB is made in a second reading, when the first has counted the whole
+//               and its digests were compared: so little is made, and to be removed, of one that is
+//               refused.
 //   kErofs      `rootfs.erofs` in the directory: one file that the kernel mounts (uncompressed
 //               erofs, blocks of 4 KiB, ids as in the image). Every layer is read once. finish()
 //               writes the tree's metadata behind the data and the superblock last, and gives the

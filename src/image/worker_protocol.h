@@ -11,9 +11,10 @@
 // The worker makes its namespaces and says kWorkerReady; the other side writes the id maps and says
 // kWorkerGo. `remove` then does its work and ends with a message. `layers` waits for orders and
 // answers each:
-//   kWorkerApply SIZE   the next SIZE bytes of the stream are a layer. For a directory the worker
-//                       first only looks, and says kWorkerAgain with what it found; the same bytes
-//                       follow once more. Then kWorkerDone with what it found (LayerCounts).
+//   kWorkerApply SIZE   the next SIZE bytes of the stream are a layer. kWorkerDone with what it
+//                       found (LayerCounts). Before that it may say kWorkerAgain, of a layer that
+//                       is too large to be made as it comes: then the same bytes follow once more
+//                       behind the kWorkerDone, for another one.
 //   kWorkerFinish       kWorkerDone with the whole (encode_rootfs_report).
 // Whatever goes wrong is the last message: kWorkerRefused and a sentence about the archive, or
 // kWorkerFailed and a sentence about this host. The end of the report socket ends the worker.

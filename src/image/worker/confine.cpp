@@ -135,6 +135,28 @@ constexpr int kPackAllowed[] = {
     SYS_exit_group,
 };
 
+constexpr int kUncompressAllowed[] = {
+    // bytes in
+    SYS_read,
+    // memory, the other thread, ending
+    SYS_brk,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mprotect,
+    SYS_futex,
+    SYS_clock_gettime,
+    SYS_getrandom,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_tgkill,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_exit,
+    SYS_exit_group,
+};
+
 Status filter_system_calls(WorkerTask task) {
   std::vector<sock_filter> program;
   auto load = [&](std::size_t offset) {
@@ -162,6 +184,9 @@ Status filter_system_calls(WorkerTask task) {
       break;
     case WorkerTask::kPack:
       allow(kPackAllowed);
+      break;
+    case WorkerTask::kUncompress:
+      allow(kUncompressAllowed);
       break;
   }
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
@@ -255,10 +280,14 @@ Status lock_down(const WorkerLimits& limits) {
 #ifndef CAISSON_WORKER_SANITIZED
   TRY(limit(RLIMIT_AS, "as", kMemory));
 #endif
-  TRY(drop_capabilities(limits.task));
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl DUMPABLE");
+  return lock_down_thread(limits.task);
+}
+
+Status lock_down_thread(WorkerTask task) {
+  TRY(drop_capabilities(task));
 #ifndef CAISSON_WORKER_SANITIZED
-  TRY(filter_system_calls(limits.task));
+  TRY(filter_system_calls(task));
 #endif
   return {};
 }

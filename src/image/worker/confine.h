@@ -25,8 +25,9 @@ Status take_root();
 Status take_empty_root(std::uint32_t uid, std::uint32_t gid);
 
 // What may be done afterwards: making the files of layers in the root directory, writing an image
-// of them to files that are open, or reading those of a layer.
-enum class WorkerTask : std::uint8_t { kUnpack, kWriteImage, kPack };
+// of them to files that are open, reading those of a layer; or, for a thread beside one of these,
+// nothing but reading what is open.
+enum class WorkerTask : std::uint8_t { kUnpack, kWriteImage, kPack, kUncompress };
 
 struct WorkerLimits {
   std::uint64_t file_size = 0;
@@ -37,6 +38,10 @@ struct WorkerLimits {
 // Rlimits, capabilities, and the filter, in this order; nothing but the task is possible
 // afterwards.
 Status lock_down(const WorkerLimits& limits);
+
+// Capabilities and the filter, of the calling thread alone: for each thread that there is beside
+// the one that locks the process down.
+Status lock_down_thread(WorkerTask task);
 
 // The parent's death is ours; to be said again after every change of ids and in every fork.
 Status die_with_parent();

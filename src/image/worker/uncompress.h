@@ -1,5 +1,5 @@
 // The bytes of a layer without its compression (none, gzip, zstd or xz), hashed on the way. One
-// thread.
+// thread; worker/uncompress_ahead.h is another one that does this beside its reader.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,17 @@ struct archive;
 
 namespace caisson::image {
 
-class Uncompressed {
+class Uncompressed final : public TarBytes {
  public:
-  // Borrows the input.
+  // Borrows the input. Error of read(): the input's, or invalid for a damaged stream and for one
+  // that unpacks to more than `max_ratio` times its size (looked at from 64 MiB on).
   Uncompressed(ArchiveInput& input, std::uint64_t max_ratio);
-  ~Uncompressed();
+  ~Uncompressed() override;
   Uncompressed(const Uncompressed&) = delete;
   Uncompressed& operator=(const Uncompressed&) = delete;
 
-  // The next piece; empty at the end. It lives until the next call. Error: the input's, or invalid
-  // for a damaged stream and for one that unpacks to more than `max_ratio` times its size (looked
-  // at from 64 MiB on).
-  Result<std::string_view> read();
-  // After the end: the SHA-256 of all pieces.
-  std::string digest() { return hash_.finish(); }
+  Result<std::string_view> read() override;
+  std::string digest() override { return hash_.finish(); }
 
  private:
   struct Free {

@@ -10,7 +10,6 @@
 
 #include "image/ids.h"
 #include "image/reference.h"
-#include "image/worker/uncompress.h"
 
 namespace caisson::image {
 namespace {
@@ -25,7 +24,7 @@ using Reader = std::unique_ptr<archive, FreeArchive>;
 
 // What libarchive's callback needs: the bytes, and where their error is kept.
 struct TarState {
-  Uncompressed& bytes;
+  TarBytes& bytes;
   std::optional<Error> error;
 };
 
@@ -58,13 +57,9 @@ NameUse use_of(const EntryName& name) {
 
 class LayerReader {
  public:
-  LayerReader(ArchiveInput& input, EntrySink& sink, const UnpackLimits& limits,
+  LayerReader(TarBytes& bytes, EntrySink& sink, const UnpackLimits& limits,
               const UnpackReport& before)
-      : bytes_(input, limits.ratio),
-        tar_{bytes_, std::nullopt},
-        sink_(sink),
-        limits_(limits),
-        before_(before) {}
+      : bytes_(bytes), tar_{bytes_, std::nullopt}, sink_(sink), limits_(limits), before_(before) {}
 
   Result<LayerCounts> run() {
     reader_ = Reader(archive_read_new());
@@ -268,7 +263,7 @@ class LayerReader {
 
   UnpackReport& counts() { return result_.counts; }
 
-  Uncompressed bytes_;
+  TarBytes& bytes_;
   TarState tar_;
   EntrySink& sink_;
   const UnpackLimits& limits_;
@@ -279,9 +274,9 @@ class LayerReader {
 
 }  // namespace
 
-Result<LayerCounts> read_layer(ArchiveInput& input, EntrySink& sink, const UnpackLimits& limits,
+Result<LayerCounts> read_layer(TarBytes& bytes, EntrySink& sink, const UnpackLimits& limits,
                                const UnpackReport& before) {
-  return LayerReader(input, sink, limits, before).run();
+  return LayerReader(bytes, sink, limits, before).run();
 }
 
 }  // namespace caisson::image

@@ -52,9 +52,19 @@ class ArchiveInput {
   virtual Result<std::string_view> read() = 0;
 };
 
-// Reads the whole input. `before` is what the session's earlier layers had: the limits of entries
+// The archive's bytes without their compression.
+class TarBytes {
+ public:
+  virtual ~TarBytes() = default;
+  // The next piece; empty at the end. It lives until the next call.
+  virtual Result<std::string_view> read() = 0;
+  // After the end, once: the SHA-256 of all pieces.
+  virtual std::string digest() = 0;
+};
+
+// Reads all of the bytes. `before` is what the session's earlier layers had: the limits of entries
 // and bytes hold for all together. Error: invalid for what the archive is to blame for.
-Result<LayerCounts> read_layer(ArchiveInput& input, EntrySink& sink, const UnpackLimits& limits,
+Result<LayerCounts> read_layer(TarBytes& bytes, EntrySink& sink, const UnpackLimits& limits,
                                const UnpackReport& before);
 
 // Takes everything and makes nothing: reading into it finds out whether a layer is acceptable.

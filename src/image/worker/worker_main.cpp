@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,8 @@
 #include "image/worker/erofs_writer.h"
 #include "image/worker/flatten.h"
 #include "image/worker/pack_mode.h"
+#include "image/worker/portion.h"
+#include "image/worker/uncompress_ahead.h"
 #include "image/worker/unpack.h"
 #include "image/worker_protocol.h"
 #include "image/worker_report.h"
@@ -29,6 +33,9 @@ namespace {
 constexpr std::size_t kInputBuffer = 128 * 1024;
 constexpr std::uint64_t kManyLayers = 128;
 constexpr std::uint64_t kBlockOrInode = 4096;
+// What is made in a directory of a layer that may turn out to be over a limit. Ordinary images have
+// less, and are read once.
+constexpr PortionBudget kUnseen = {.entries = 100'000, .bytes = 4ull << 30};
 
 void say(char kind, std::string_view text) {
   std::string message(1, kind);
@@ -124,71 +131,86 @@ Result<Job> parse(int count, char** arguments) {
   return job;
 }
 
-Status obey(const Job& job, LayerTree& tree, RootfsWriter& writer) {
-  Flattener flattener(tree, writer);
-  StreamInput input;
-  UnpackReport before;
-  for (std::string order(kMaxWorkerMessage, '\0');;) {
-    const ssize_t got = TEMP_FAILURE_RETRY(recv(kWorkerReportFd, order.data(), order.size(), 0));
-    if (got <= 0) return {};  // nobody wants more
-    const std::string_view text(order.data(), static_cast<std::size_t>(got));
-    if (text.front() == kWorkerFinish) {
-      TRY_ASSIGN(RootfsReport report, writer.finish());
-      if (job.form == RootfsForm::kDirectory) report.bytes = before.bytes;
-      say(kWorkerDone, encode_rootfs_report(report));
-      continue;
-    }
-    if (text.front() != kWorkerApply) return fail(Error::internal("an unknown order"));
-    TRY_ASSIGN(const std::uint64_t size, number(text.substr(1)));
-    input.begin(size);
-    if (job.form == RootfsForm::kDirectory) {
-      CountingSink nothing;
-      TRY_ASSIGN(LayerCounts found, read_layer(input, nothing, job.limits, before));
-      TRY(input.skip_rest());
-      say(kWorkerAgain, found.encode());
-      input.begin(size);
-    }
-    TRY(flattener.begin_layer());
-    TRY_ASSIGN(LayerCounts found, read_layer(input, flattener, job.limits, before));
-    TRY(flattener.end_layer());
-    TRY(input.skip_rest());
-    before.entries += found.counts.entries;
-    before.bytes += found.counts.bytes;
-    say(kWorkerDone, found.encode());
-  }
-}
+// The layers that are ordered, one after the other.
+class Session {
+ public:
+  Session(const Job& job, UncompressAhead& bytes) : job_(job), bytes_(bytes) {}
 
-Status check_layers(const Job& job) {
-  StreamInput input;
-  UnpackReport before;
-  for (std::string order(kMaxWorkerMessage, '\0');;) {
-    const ssize_t got = TEMP_FAILURE_RETRY(recv(kWorkerReportFd, order.data(), order.size(), 0));
-    if (got <= 0) return {};  // nobody wants more
-    const std::string_view text(order.data(), static_cast<std::size_t>(got));
-    if (text.front() != kWorkerApply) return fail(Error::internal("an unknown order"));
-    TRY_ASSIGN(const std::uint64_t size, number(text.substr(1)));
-    input.begin(size);
+  Status make(LayerTree& tree, RootfsWriter& writer) {
+    Flattener flattener(tree, writer);
+    return obey([&] { return make_layer(flattener); }, [&] { return writer.finish(); });
+  }
+  Status check() {
     CountingSink nothing;
-    TRY_ASSIGN(LayerCounts found, read_layer(input, nothing, job.limits, before));
-    TRY(input.skip_rest());
-    before.entries += found.counts.entries;
-    before.bytes += found.counts.bytes;
-    say(kWorkerDone, found.encode());
+    return obey([&] { return read(nothing); },
+                []() -> Result<RootfsReport> { return fail(Error::internal("an unknown order")); });
   }
-}
 
-Status make_rootfs(const Job& job) {
-  if (job.check) return check_layers(job);
+ private:
+  Status obey(const std::function<Result<LayerCounts>()>& apply,
+              const std::function<Result<RootfsReport>()>& finish) {
+    for (std::string order(kMaxWorkerMessage, '\0');;) {
+      const ssize_t got = TEMP_FAILURE_RETRY(recv(kWorkerReportFd, order.data(), order.size(), 0));
+      if (got <= 0) return {};  // nobody wants more
+      const std::string_view text(order.data(), static_cast<std::size_t>(got));
+      if (text.front() == kWorkerFinish) {
+        TRY_ASSIGN(RootfsReport report, finish());
+        if (job_.form == RootfsForm::kDirectory) report.bytes = before_.bytes;
+        say(kWorkerDone, encode_rootfs_report(report));
+        continue;
+      }
+      if (text.front() != kWorkerApply) return fail(Error::internal("an unknown order"));
+      TRY_ASSIGN(size_, number(text.substr(1)));
+      TRY_ASSIGN(const LayerCounts found, apply());
+      before_.entries += found.counts.entries;
+      before_.bytes += found.counts.bytes;
+      say(kWorkerDone, found.encode());
+    }
+  }
+
+  // The next bytes of the stream, as a layer.
+  Result<LayerCounts> read(EntrySink& sink) {
+    input_.begin(size_);
+    bytes_.begin(input_, job_.limits.ratio);
+    TRY_ASSIGN(LayerCounts found, read_layer(bytes_, sink, job_.limits, before_));
+    TRY(input_.skip_rest());
+    return found;
+  }
+
+  Result<LayerCounts> make_layer(Flattener& flattener) {
+    TRY(flattener.begin_layer());
+    const PortionBudget budget = job_.form == RootfsForm::kDirectory ? kUnseen : PortionBudget();
+    Portion beginning(flattener, 0, budget, [] { say(kWorkerAgain, ""); });
+    TRY_ASSIGN(LayerCounts found, read(beginning));
+    if (beginning.full()) {
+      say(kWorkerDone, found.encode());
+      Portion rest(flattener, beginning.passed(), {}, [] {});
+      TRY_ASSIGN(found, read(rest));
+    }
+    TRY(flattener.end_layer());
+    return found;
+  }
+
+  const Job& job_;
+  UncompressAhead& bytes_;
+  StreamInput input_;
+  std::uint64_t size_ = 0;  // of the layer under way
+  UnpackReport before_;     // what the layers before had
+};
+
+Status make_rootfs(const Job& job, UncompressAhead& bytes) {
+  Session session(job, bytes);
+  if (job.check) return session.check();
   LayerTree tree(job.limits.entries);
   if (job.form == RootfsForm::kErofs) {
     ErofsWriter writer(tree, kWorkerImageFd, kWorkerMetadataFd);
     TRY(writer.begin());
-    return obey(job, tree, writer);
+    return session.make(tree, writer);
   }
   Fd root(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return fail_errno("open the destination");
   DirectoryWriter writer(tree, root.get(), job.layout);
-  return obey(job, tree, writer);
+  return session.make(tree, writer);
 }
 
 Status remove(const Job& job) {
@@ -199,15 +221,24 @@ Status remove(const Job& job) {
   return {};
 }
 
-Status work(const Job& job) {
+Status work(const Job& job, std::unique_ptr<UncompressAhead>& bytes) {
   TRY(die_with_parent());
+  if (job.remove) {
+    TRY(lock_down(job.worker));
+    return remove(job);
+  }
+  TRY_ASSIGN(bytes,
+             UncompressAhead::start([] { return lock_down_thread(WorkerTask::kUncompress); }));
   TRY(lock_down(job.worker));
-  return job.remove ? remove(job) : make_rootfs(job);
+  return make_rootfs(job, *bytes);
 }
 
-int run_inner(const Job& job) {
-  auto done = work(job);
-  return done.has_value() ? 0 : report_failure(done.error());
+[[noreturn]] void run_inner(const Job& job) {
+  std::unique_ptr<UncompressAhead> bytes;
+  auto done = work(job, bytes);
+  const int status = done.has_value() ? 0 : report_failure(done.error());
+  // At once: the other thread may be waiting for bytes that do not come any more.
+  _exit(status);
 }
 
 // The outer process only waits, so that a killed unpacker still gets its sentence.
@@ -250,7 +281,7 @@ int run(int count, char** arguments) {
   if (auto ready = prepare(*job); !ready.has_value()) return report_failure(ready.error());
   const pid_t child = fork();
   if (child < 0) return report_failure(Error::syscall("fork", errno));
-  if (child == 0) _exit(run_inner(*job));
+  if (child == 0) run_inner(*job);
   close(kWorkerArchiveFd);
   return wait_for(child);
 }
