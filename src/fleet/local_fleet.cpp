@@ -136,16 +136,16 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
                 .timeout = wanted.timeout,
                 .env = std::move(from.env)};
   for (auto& [name, value] : wanted.env) record.env[name] = std::move(value);
-  record.cpu_milli = from.recipe.cpu_milli;
+  record.cpu_milli = from.recipe.cpu_milli.value_or(0);
   SandboxView& view = record.view;
   view.id = ready.made.id;
   view.template_id = std::move(from.id);
   view.alias = std::move(from.alias);
   view.started = WallClock::now();
   view.end = view.started + wanted.timeout;
-  view.cpus = static_cast<std::uint32_t>((from.recipe.cpu_milli + 999) / 1000);
-  view.memory_mib = from.recipe.memory_bytes >> 20;
-  view.disk_mib = from.recipe.disk_bytes >> 20;
+  view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
+  view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
+  view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
   view.metadata = std::move(wanted.metadata);
   view.on_timeout = wanted.on_timeout;
   view.on_timeout_keeps = wanted.on_timeout_keeps;
@@ -385,6 +385,16 @@ Result<std::vector<Sample>> LocalFleet::samples(std::string_view team, std::stri
       chosen.push_back(sample);
   }
   return chosen;
+}
+
+std::set<std::string> LocalFleet::host_ids() const {
+  std::set<std::string> ids;
+  for (const auto& [id, entry] : state_->entries) ids.insert(entry.record.host_id);
+  return ids;
+}
+
+void LocalFleet::start_pool() {
+  state_->pool.start();
 }
 
 Pool::Counts LocalFleet::pool_counts() const {

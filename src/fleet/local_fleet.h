@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -52,6 +53,10 @@ class LocalFleet final : public Fleet {
   };
   // Once, before anything else: takes up the sandboxes of an earlier server.
   io::Async<Result<Adopted>> adopt();
+  // The host's ids of those that it has.
+  std::set<std::string> host_ids() const;
+  // Once: from now on sandboxes are made ahead.
+  void start_pool();
 
   io::Async<Result<std::shared_ptr<Served>>> create(std::string team, NewSandbox wanted) override;
   std::shared_ptr<Served> find(std::string_view team, std::string_view id) override;

@@ -291,6 +291,7 @@ TEST_F(LocalFleetTest, ANewFleetTakesUpWhatRunsAndForgetsWhatDoesNot) {
 TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
   pool_ = {{Recipe{.image = "user"}, 2}};
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    fleet.start_pool();
     bool full = co_await until([&] { return fleet.pool_counts().ready == 2; });
     EXPECT_TRUE(full);
     auto made = co_await fleet.create("team", kBase);

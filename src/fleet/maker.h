@@ -10,15 +10,16 @@
 #include <string>
 
 #include "base/error.h"
+#include "policy/spec.h"
 
 namespace caisson::fleet {
 
 struct Recipe {
   std::string image;  // as the store resolves it
-  std::uint64_t cpu_milli = 1000;
-  std::uint64_t memory_bytes = 512ull << 20;
-  std::uint64_t disk_bytes = 256ull << 20;
-  std::uint64_t pids = 1024;
+  policy::LimitValue cpu_milli = 1000;
+  policy::LimitValue memory_bytes = 512ull << 20;
+  policy::LimitValue disk_bytes = 256ull << 20;
+  policy::LimitValue pids = 1024;
   auto operator<=>(const Recipe&) const = default;
 };
 

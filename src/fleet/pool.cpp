@@ -24,7 +24,7 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   std::map<Recipe, std::deque<Ready>> ready;
   std::map<Recipe, std::size_t> under_way;
   std::size_t making = 0;
-  bool closed = false;
+  bool started = false, closed = false;
   bool pausing = false;
   std::chrono::milliseconds pause = kFirstPause;
   Counts totals;
@@ -86,7 +86,7 @@ io::Async<void> Pool::State::pause_then_refill(std::shared_ptr<State> self) {
 }
 
 void Pool::State::refill() {
-  if (closed || pausing) return;
+  if (!started || closed || pausing) return;
   for (const auto& [recipe, wanted] : sizes) {
     while (making < kMostMaking && ready[recipe].size() + under_way[recipe] < wanted) {
       ++making;
@@ -97,7 +97,10 @@ void Pool::State::refill() {
 }
 
 Pool::Pool(io::Loop& loop, Sizes sizes, Make make)
-    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make))) {
+    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make))) {}
+
+void Pool::start() {
+  state_->started = true;
   state_->refill();
 }
 

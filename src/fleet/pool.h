@@ -31,6 +31,8 @@ class Pool {
 
   Pool(io::Loop& loop, Sizes sizes, Make make = make_sandbox);
   ~Pool();
+  // Before this nothing is made ahead.
+  void start();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 

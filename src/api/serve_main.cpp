@@ -1,0 +1,328 @@
+// caisson-serve: the server. Reads its configuration, opens what it keeps, takes up the sandboxes
+// of the server before it, and serves until it is told to stop; its sandboxes go on without it.
+#include <caisson/sandbox.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/catalogue.h"
+#include "api/database_keys.h"
+#include "api/e2b/envd.h"
+#include "api/service.h"
+#include "base/json.h"
+#include "base/paths.h"
+#include "db/keys.h"
+#include "db/server_secret.h"
+#include "db/teams.h"
+#include "fleet/database_records.h"
+#include "fleet/local_fleet.h"
+#include "http/server.h"
+#include "io/log.h"
+#include "policy/server_config.h"
+
+namespace caisson::api {
+namespace {
+
+constexpr int kStatusOfOurError = 125;
+constexpr std::chrono::seconds kDrainTime{15};
+
+struct Arguments {
+  std::string config;
+  std::vector<policy::GivenFlag> flags;
+  bool print_config = false, print_address = false, help = false;
+};
+
+Result<Arguments> parse_arguments(int count, char** values) {
+  Arguments arguments;
+  for (int at = 1; at < count; ++at) {
+    std::string_view flag = values[at];
+    if (flag == "--help" || flag == "-h") {
+      arguments.help = true;
+    } else if (flag == "--print-config") {
+      arguments.print_config = true;
+    } else if (flag == "--print-address") {
+      arguments.print_address = true;
+    } else if (flag.starts_with("--")) {
+      std::string_view text;
+      if (const auto equals = flag.find('='); equals != std::string_view::npos) {
+        text = flag.substr(equals + 1);
+        flag = flag.substr(0, equals);
+      } else if (at + 1 < count) {
+        text = values[++at];
+      } else {
+        return fail(Error::invalid(std::string(flag) + ": a value must follow"));
+      }
+      if (flag == "--config") {
+        arguments.config = text;
+      } else {
+        arguments.flags.push_back({flag, text});
+      }
+    } else {
+      return fail(Error::invalid("found '" + std::string(flag) + "', allowed are options alone"));
+    }
+  }
+  return arguments;
+}
+
+void print_help() {
+  std::puts(
+      "usage: caisson serve [OPTIONS]\n\n"
+      "Serves sandboxes over HTTP: the API that E2B's SDKs speak, and Caisson's own. The "
+      "sandboxes\n"
+      "that it made go on when it stops, and are taken up when it starts again.\n\n"
+      "  --config FILE        the configuration");
+  for (const policy::ServerSetting& setting : policy::server_settings()) {
+    const std::string left = std::string(setting.flag) + " " + std::string(setting.value);
+    std::printf("  %-20s %s\n", left.c_str(), std::string(setting.help).c_str());
+  }
+  std::puts(
+      "  --print-config       what holds, as a configuration, and nothing else\n"
+      "  --print-address      when it serves, one line of JSON on stdout: addresses, and the first "
+      "key\n\n"
+      "example: caisson serve --listen 127.0.0.1:3000");
+}
+
+// Every connection and sandbox takes descriptors.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The first key of a server that has none; empty where there is one.
+Result<std::string> first_key(db::Database& database) {
+  TRY_ASSIGN(const db::Team team, db::Teams(database).find(db::kDefaultTeam));
+  db::Keys keys(database);
+  TRY_ASSIGN(const auto present, keys.list(team.id));
+  if (!present.empty()) return std::string();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  TRY_ASSIGN(db::NewApiKey made,
+             keys.create(team.id, "first",
+                         std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+  return std::move(made.secret);
+}
+
+// Ends kept sandboxes that no record names: those of a pool, and those whose record was lost.
+// Blocks.
+std::size_t end_strangers(const std::set<std::string>& known) {
+  std::size_t ended = 0;
+  const auto all = Sandbox::list();
+  if (!all.has_value()) return 0;
+  for (const SandboxInfo& info : *all) {
+    if (info.life != Life::kKept || known.contains(info.id)) continue;
+    auto sandbox = Sandbox::connect(info.id);
+    if (sandbox.has_value() && sandbox->end().has_value()) ++ended;
+  }
+  return ended;
+}
+
+io::Log::Level level_of(policy::LogLevel level) {
+  switch (level) {
+    case policy::LogLevel::kDebug:
+      return io::Log::Level::kDebug;
+    case policy::LogLevel::kInfo:
+      return io::Log::Level::kInfo;
+    case policy::LogLevel::kWarn:
+      return io::Log::Level::kWarning;
+    case policy::LogLevel::kError:
+      return io::Log::Level::kError;
+  }
+  return io::Log::Level::kInfo;
+}
+
+// All that a running server is made of, in the order in which it is made.
+class Program {
+ public:
+  Program(policy::ServerConfig config, Arguments arguments)
+      : config_(std::move(config)),
+        arguments_(std::move(arguments)),
+        log_(STDERR_FILENO, level_of(config_.log_level)),
+        loop_(config_.threads),
+        catalogue_(loop_, config_) {}
+
+  // What can fail before anything is served.
+  Status prepare();
+  // Until it was told to stop.
+  int run();
+
+ private:
+  fleet::FleetOptions fleet_options();
+  io::Async<void> start();
+  io::Async<void> drain();
+  void say_where(unsigned short port) const;
+
+  const policy::ServerConfig config_;
+  const Arguments arguments_;
+  const io::Log log_;
+  io::Loop loop_;
+  Catalogue catalogue_;
+  std::string first_key_;
+  std::optional<db::ServerSecret> secret_;
+  std::shared_ptr<fleet::SharedDatabase> database_;
+  std::optional<db::Variables> variables_;
+  std::optional<DatabaseKeys> database_keys_;
+  std::optional<CachedKeys> keys_;
+  std::optional<fleet::LocalFleet> fleet_;
+  std::optional<Service> service_;
+  std::unique_ptr<io::Listener> listener_;
+  std::optional<http::Server> server_;
+  bool stopping_ = false;
+  int status_ = 0;
+};
+
+Status Program::prepare() {
+  const std::string directory = db::server_directory(config_.state_directory);
+  TRY_ASSIGN(db::Database database, db::Database::open(db::database_path(config_.state_directory)));
+  TRY_ASSIGN(secret_, db::ServerSecret::open(directory));
+  TRY_ASSIGN(first_key_, first_key(database));
+  TRY_ASSIGN(variables_, db::Variables::open(config_.run_directory));
+  database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
+  // Bound before anything is made, since that is what a second server fails at.
+  TRY_ASSIGN(listener_, io::listen_tcp(loop_, policy::to_string(config_.listen)));
+  return {};
+}
+
+fleet::FleetOptions Program::fleet_options() {
+  fleet::FleetOptions options;
+  options.pool = catalogue_.pool();
+  options.find_template = [this](std::string, std::string name) {
+    return catalogue_.to_make(std::move(name));
+  };
+  options.quota = [this](std::string_view) {
+    fleet::Quota quota{.sandboxes = config_.max_sandboxes};
+    if (config_.maxima.lifetime_ms.has_value())
+      quota.longest = std::chrono::seconds(*config_.maxima.lifetime_ms / 1000);
+    return quota;
+  };
+  options.token = [this](std::string_view id, std::string_view purpose) {
+    return secret_->token(
+        purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
+  };
+  return options;
+}
+
+void Program::say_where(unsigned short port) const {
+  const std::string url =
+      "http://" + policy::to_string(policy::ListenAddress{config_.listen.address, port});
+  log_.write(io::Log::Level::kInfo, "serving", {{"url", url}});
+  if (arguments_.print_address) {
+    json::Value line = json::Value::object();
+    line.set("url", url);
+    if (!first_key_.empty()) line.set("api_key", first_key_);
+    std::printf("%s\n", json::serialize(line).c_str());
+    std::fflush(stdout);
+    return;
+  }
+  if (first_key_.empty()) return;
+  // Told once, to whoever started it; it is not kept.
+  std::printf(
+      "The first API key, which is shown only now:\n\n  E2B_API_URL=%s\n"
+      "  E2B_SANDBOX_URL=%s\n  E2B_API_KEY=%s\n\n",
+      url.c_str(), url.c_str(), first_key_.c_str());
+  std::fflush(stdout);
+}
+
+io::Async<void> Program::start() {
+  auto adopted = co_await fleet_->adopt();
+  if (!adopted.has_value()) {
+    log_.write(io::Log::Level::kError, "the database cannot be read",
+               {{"error", adopted.error().message()}});
+    status_ = kStatusOfOurError;
+    loop_.stop();
+    co_return;
+  }
+  auto strangers = [known = fleet_->host_ids()] { return end_strangers(known); };
+  const std::size_t ended = co_await loop_.in_pool(std::move(strangers));
+  log_.write(io::Log::Level::kInfo, "sandboxes of an earlier server",
+             {{"running", adopted->running},
+              {"paused", adopted->paused},
+              {"lost", adopted->lost},
+              {"ended", ended}});
+  fleet_->start_pool();
+  const unsigned short port = listener_->port();
+  server_->serve(std::move(listener_));
+  service_->set_state(Service::State::kReady);
+  say_where(port);
+}
+
+io::Async<void> Program::drain() {
+  service_->set_state(Service::State::kStopping);
+  log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
+  co_await server_->drain(io::Clock::now() + kDrainTime);
+  loop_.stop();
+}
+
+int Program::run() {
+  fleet_.emplace(loop_, fleet_options(),
+                 std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
+  database_keys_.emplace(database_);
+  keys_.emplace(*database_keys_);
+  service_.emplace(Service::Parts{
+      .backend =
+          {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = config_.tls.domain},
+      .keys = *keys_,
+      .log = log_,
+      .sandbox =
+          [this](http::Exchange& exchange, SandboxAddress address) {
+            return e2b::serve_sandbox(*fleet_, exchange, std::move(address));
+          },
+      .server_counts = [this] { return server_->counts(); }});
+  http::Limits limits;
+  limits.connections = config_.max_connections;
+  server_.emplace(loop_, limits,
+                  [this](http::Exchange& exchange) { return service_->handle(exchange); });
+  for (const int number : {SIGTERM, SIGINT}) {
+    loop_.on_signal(number, [this] {
+      if (!std::exchange(stopping_, true)) return loop_.spawn(drain());
+      loop_.stop();
+    });
+  }
+  loop_.spawn(start());
+  loop_.run();
+  return status_;
+}
+
+int serve(int count, char** values) {
+  const auto say = [](const Error& error) {
+    std::fprintf(stderr, "caisson serve: %s\n", error.message().c_str());
+    return kStatusOfOurError;
+  };
+  auto arguments = parse_arguments(count, values);
+  if (!arguments.has_value()) return say(arguments.error());
+  if (arguments->help) {
+    print_help();
+    return 0;
+  }
+  auto config = policy::load_server_config(arguments->config, arguments->flags);
+  if (!config.has_value()) return say(config.error());
+  if (arguments->print_config) {
+    std::fputs(policy::print_server_config(*config).c_str(), stdout);
+    return 0;
+  }
+  // A folder of its own: what `caisson run` makes is not the server's to end.
+  config->run_directory += "/serve";
+  ::setenv("CAISSON_STATE_DIR", config->state_directory.c_str(), 1);
+  ::setenv("CAISSON_RUN_DIR", config->run_directory.c_str(), 1);
+  ::signal(SIGPIPE, SIG_IGN);
+  raise_descriptor_limit();
+  Program program(std::move(*config), std::move(*arguments));
+  if (const auto prepared = program.prepare(); !prepared.has_value()) return say(prepared.error());
+  return program.run();
+}
+
+}  // namespace
+}  // namespace caisson::api
+
+int main(int count, char** values) {
+  return caisson::api::serve(count, values);
+}
