@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "policy/limits.h"
 #include "policy/names.h"
 #include "policy/node.h"
+#include "policy/read_node.h"
 #include "policy/units.h"
 
 namespace caisson::policy {
@@ -22,65 +22,6 @@ namespace {
 
 constexpr std::string_view kNoGateway =
     "(this version has no network gateway, so a sandbox has no network and no secrets)";
-
-bool is_scalar(const Node& node) {
-  return node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kText ||
-         node.kind == Node::Kind::kNumber || node.kind == Node::Kind::kBool;
-}
-
-std::string describe_found(const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::kNull:
-      return "nothing";
-    case Node::Kind::kPlain:
-    case Node::Kind::kText:
-      return quote(node.text);
-    case Node::Kind::kNumber:
-      return "the number " + node.text;
-    case Node::Kind::kBool:
-      return node.text;
-    case Node::Kind::kList:
-      return "a list";
-    case Node::Kind::kMap:
-      return "a mapping";
-  }
-  return "";
-}
-
-Error wrong_at(const Node& node, std::string_view path, std::string_view found,
-               std::string_view allowed) {
-  Error error = wrong(path, found, allowed);
-  if (node.line == 0) return error;
-  return std::move(error).with("line " + std::to_string(node.line));
-}
-Error wrong_at(const Node& node, std::string_view path, std::string_view allowed) {
-  return wrong_at(node, path, describe_found(node), allowed);
-}
-
-// Hands each key of a mapping, with its value and the value's path, to `read`; a key that stands
-// there twice is an error.
-template <typename Read>
-Status for_each_key(const Node& node, const std::string& path, Read read) {
-  std::set<std::string_view> seen;
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    const std::string& name = node.keys[i];
-    const Node& value = node.items[i];
-    const std::string below = key_below(path, name);
-    if (!seen.insert(name).second) {
-      return fail(wrong_at(value, below, "the key twice", "each key once"));
-    }
-    TRY(read(name, value, below));
-  }
-  return {};
-}
-
-Error unknown_key(const std::string& name, const Node& value, const std::string& path,
-                  std::span<const std::string_view> names) {
-  const std::string_view near = nearest(name, names.data(), names.size());
-  std::string allowed = alternatives(names.data(), names.size());
-  if (!near.empty()) allowed += "; perhaps " + std::string(near) + " is meant";
-  return wrong_at(value, path, "an unknown key", allowed);
-}
 
 // Fills one member of the values from the node at `path`.
 using ReadKey = Status (*)(const Node& node, const std::string& path, SpecValues& values);
@@ -107,10 +48,10 @@ Status read_members(const Node& node, const std::string& path, std::span<const K
 }
 
 Result<std::string> read_text(const Node& node, const std::string& path) {
-  if (node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kText) return node.text;
+  if (is_text(node)) return node.text;
   if (node.kind == Node::Kind::kMap && node.items.size() == 1 && node.keys[0] == "base64") {
     const Node& encoded = node.items[0];
-    if (encoded.kind == Node::Kind::kPlain || encoded.kind == Node::Kind::kText) {
+    if (is_text(encoded)) {
       if (auto bytes = base64_decode(encoded.text)) return std::move(*bytes);
     }
     return fail(wrong_at(encoded, key_below(path, "base64"), "base64 with its padding"));

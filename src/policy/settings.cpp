@@ -7,11 +7,11 @@
 #include <array>
 #include <cstdlib>
 #include <optional>
-#include <set>
 
 #include "base/sys.h"
 #include "policy/complain.h"
 #include "policy/node.h"
+#include "policy/read_node.h"
 #include "policy/syntax.h"
 
 namespace caisson::policy {
@@ -26,33 +26,6 @@ constexpr std::string_view kFormAllowed = "directory or erofs";
 std::string variable(const char* name) {
   const char* value = ::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string found_at(const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::kNull:
-      return "nothing";
-    case Node::Kind::kPlain:
-    case Node::Kind::kText:
-    case Node::Kind::kNumber:
-    case Node::Kind::kBool:
-      return quote(node.text);
-    case Node::Kind::kList:
-      return "a list";
-    case Node::Kind::kMap:
-      return "a mapping";
-  }
-  return "";
-}
-
-Error wrong_at(const Node& node, std::string_view path, std::string_view allowed) {
-  Error error = wrong(path, found_at(node), allowed);
-  if (node.line == 0) return error;
-  return std::move(error).with("line " + std::to_string(node.line));
-}
-
-bool is_text(const Node& node) {
-  return node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kText;
 }
 
 Result<std::string> read_image(const Node& node, const std::string& path) {
@@ -151,20 +124,14 @@ Result<Settings> parse_settings(std::string_view text) {
     return fail(wrong_at(root, "settings",
                          "a mapping with the keys " + alternatives(kKeys.data(), kKeys.size())));
   }
-  std::set<std::string_view> seen;
-  for (std::size_t i = 0; i < root.items.size(); ++i) {
-    const std::string& key = root.keys[i];
-    const Node& value = root.items[i];
-    if (std::ranges::find(kKeys, key) == kKeys.end()) {
-      const std::string_view near = nearest(key, kKeys.data(), kKeys.size());
-      std::string allowed = alternatives(kKeys.data(), kKeys.size());
-      if (!near.empty()) allowed += "; perhaps " + std::string(near) + " is meant";
-      Error error = wrong(key_below("", key), "an unknown key", allowed);
-      return fail(std::move(error).with("line " + std::to_string(value.line)));
+  const auto read = [&](const std::string& name, const Node& value,
+                        const std::string& path) -> Status {
+    if (std::ranges::find(kKeys, name) == kKeys.end()) {
+      return fail(unknown_key(name, value, path, kKeys));
     }
-    if (!seen.insert(key).second) return fail(wrong(key, "the key twice", "each key once"));
-    TRY(read_key(key, value, settings));
-  }
+    return read_key(name, value, settings);
+  };
+  TRY(for_each_key(root, "", read));
   return settings;
 }
 
