@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace caisson {
@@ -119,6 +120,7 @@ struct SandboxInfo {
   std::vector<std::string> command;
   std::int64_t created_ms = 0;              // Unix time
   std::optional<std::int64_t> deadline_ms;  // Unix time; none: unlimited
+  bool paused = false;
   Life life = Life::kOwner;
   std::uint32_t owner_uid = 0;  // on the host
   // Who commands run as unless they say otherwise, and that user's numbers inside.
@@ -126,6 +128,32 @@ struct SandboxInfo {
   std::uint32_t uid = 0, gid = 0;
   // What the image says that its program listens on ("8080/tcp"); nothing is published for it.
   std::vector<std::string> exposed_ports;
+};
+
+// Counters of everything in a sandbox. Times in microseconds, sizes in bytes. What this host cannot
+// tell is 0.
+struct SandboxUsage {
+  std::uint64_t user_us = 0, system_us = 0;
+  std::uint64_t memory_now = 0, memory_peak = 0;
+  std::uint64_t pids_now = 0, pids_peak = 0;  // processes and threads
+  std::uint64_t disk_bytes = 0, disk_inodes = 0;
+};
+
+// Of a command in a kept sandbox that survives whoever started it.
+struct KeepOptions {
+  std::string label;  // opaque, at most 8 KiB; comes back in the list
+  // So many of the newest bytes of its output are kept, at most 1 MiB; of all commands of a sandbox
+  // together 8 MiB.
+  std::uint32_t output_kept = 64 * 1024;
+  // Of this command; none: unlimited.
+  std::optional<std::uint64_t> timeout_ms, output;
+};
+struct KeptCommand {
+  std::uint32_t number = 0;  // by which it is joined
+  std::uint32_t pid = 0;     // inside
+  std::string label;
+  std::int64_t started_ms = 0;     // Unix time
+  std::optional<Outcome> outcome;  // none: it runs
 };
 
 struct CreateOptions;
@@ -185,6 +213,28 @@ class Sandbox {
   // ends. The outcome is empty while the command still runs. A slow reader delays nobody: it misses
   // what is kept no more when it reads on. A cancel, or on_output's false, ends the reading alone.
   Result<std::optional<Outcome>> attach(Follow follow, const RunOptions& options);
+
+  // In a kept sandbox, starts a command that survives this connection, and returns when it runs.
+  // Its input is /dev/null, or a terminal. An outcome: it could not be started. Errors:
+  // failed_precondition (the sandbox is not kept, or paused), resource_exhausted (200 run already).
+  Result<std::variant<KeptCommand, Outcome>> keep(const Command& command,
+                                                  const KeepOptions& options = {});
+  // Those that run, and those that ended less than 30 seconds ago, of the latter at most 64.
+  Result<std::vector<KeptCommand>> kept();
+  // As attach(), of a kept command. kNew: only what comes from now on. Error: not_found.
+  enum class From : std::uint8_t { kKept, kOldest, kNew };
+  Result<std::optional<Outcome>> attach(std::uint32_t number, From from, const RunOptions& options);
+
+  // Moves the deadline of a kept sandbox to so many milliseconds from now, sooner or later; 0 ends
+  // it. Errors: failed_precondition (it is not kept), invalid_argument (more than a year).
+  Status set_deadline(std::uint64_t from_now_ms);
+  // Holds everything that commands run, with its memory and its pids, until it is resumed. Files
+  // can be read and written meanwhile; commands are refused. The deadline goes on to count, and so
+  // does the time of commands that have one. Asking for what is so already is no error. Errors: failed_precondition (this host cannot: docs of `caisson
+  // pause`), deadline_exceeded (something would not stop within a second; nothing is held).
+  Status pause();
+  Status resume();
+  Result<SandboxUsage> usage();
 
   // Copies a file or directory between host and sandbox. Links are copied as links and never
   // followed, neither here nor inside; devices, sockets and pipes are refused. Copying in, files

@@ -45,12 +45,17 @@ class Pump {
 
   // Of an exec stream that is open: where its input comes from.
   void feed(const Command& command);
-  void open_attach(bool follow);
+  void open_attach(std::optional<std::uint32_t> number, Sandbox::From from);
   // Until the command runs, or the stream is over.
   Status run_until_started();
   Status run_to_end();
 
+  // Of one that goes on without us: the stream alone ends.
+  void leave() { connection_.send(stream_, FrameType::kClose, 0, {}); }
+
   bool closed() const { return closed_; }
+  // As far as its first event told.
+  const KeptCommand& kept() const { return kept_; }
   // Empty where the CLOSE frame had no verdict.
   std::optional<Outcome>& outcome() { return outcome_; }
   RunResult& result() { return result_; }
@@ -86,6 +91,8 @@ class Pump {
   bool dropping_ = false;
   bool started_ = false;
   bool closed_ = false;
+  bool joined_ = false;  // a command that others started
+  KeptCommand kept_;
   std::optional<Outcome> outcome_;
   RunResult result_;
 };
@@ -100,9 +107,11 @@ void Pump::feed(const Command& command) {
   }
 }
 
-void Pump::open_attach(bool follow) {
+void Pump::open_attach(std::optional<std::uint32_t> number, Sandbox::From from) {
+  joined_ = true;
   proto::Fields fields;
-  fields.put_u8(Tag::kAttach, follow ? 1 : 0);
+  fields.put_u8(Tag::kAttach, static_cast<std::uint8_t>(from));
+  if (number) fields.put_u32(Tag::kCommand, *number);
   connection_.send(stream_, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec),
                    fields.bytes());
 }
@@ -158,6 +167,8 @@ Status Pump::take(const proto::Frame& frame) {
       TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
       if (fields.has(Tag::kStarted) && !started_) {
         started_ = true;
+        kept_.pid = static_cast<std::uint32_t>(fields.number_or_none(Tag::kStarted).value_or(0));
+        kept_.number = static_cast<std::uint32_t>(fields.number_or_none(Tag::kCommand).value_or(0));
         if (options_.on_started) options_.on_started();
       }
       if (const auto missed = fields.number_or_none(Tag::kMissed); missed && options_.on_missed)
@@ -194,13 +205,14 @@ void Pump::deliver(std::uint8_t channel, std::string_view bytes) {
   if (options_.on_output) {
     if (options_.on_output(error ? OutputChannel::kStderr : OutputChannel::kStdout, bytes)) return;
     dropping_ = true;
-    send_cancel(stream_);
+    joined_ ? leave() : send_cancel(stream_);
     return;
   }
   (error ? result_.standard_error : result_.standard_output) += bytes;
 }
 
 void Pump::cancel() {
+  if (joined_) return leave();
   if (cancels_ < 2) ++cancels_;
   send_cancel(cancels_ == 1 ? stream_ : 0);
 }
@@ -272,7 +284,11 @@ Status Pump::feed_input() {
 
 }  // namespace
 
-Result<std::uint32_t> open_exec(Connection& connection, const Command& command) {
+namespace {
+
+// `more` is what a command alone does not say.
+Result<std::uint32_t> open_stream(Connection& connection, const Command& command,
+                                  const proto::Fields& more) {
   if (command.arguments.empty() || command.arguments[0].empty())
     return fail(Error::invalid("command: empty; give a program to run"));
   proto::Fields fields;
@@ -287,11 +303,17 @@ Result<std::uint32_t> open_exec(Connection& connection, const Command& command) 
   if (command.terminal.has_value())
     fields.put(Tag::kPty, two_numbers(command.terminal->columns, command.terminal->rows));
   fields.put_u8(Tag::kStdin, command.input_fd >= 0 || !command.input.empty() ? 1 : 0);
-  if (fields.bytes().size() > proto::kMaxPayload) return fail(too_large(fields.bytes().size()));
+  const std::string payload = fields.bytes() + more.bytes();
+  if (payload.size() > proto::kMaxPayload) return fail(too_large(payload.size()));
   const std::uint32_t stream = connection.new_stream();
-  connection.send(stream, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec),
-                  fields.bytes());
+  connection.send(stream, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec), payload);
   return stream;
+}
+
+}  // namespace
+
+Result<std::uint32_t> open_exec(Connection& connection, const Command& command) {
+  return open_stream(connection, command, {});
 }
 
 Result<RunResult> run_exec(Connection& connection, std::uint32_t stream, const Command& command,
@@ -320,19 +342,37 @@ Result<std::optional<Outcome>> start_exec(Connection& connection, const Command&
   return std::move(pump.outcome());
 }
 
-Result<std::optional<Outcome>> attach_exec(Connection& connection, bool follow,
-                                           const RunOptions& options) {
-  Pump pump(connection, options, connection.new_stream());
-  pump.open_attach(follow);
+Result<std::variant<KeptCommand, Outcome>> keep_exec(Connection& connection, const Command& command,
+                                                     const KeepOptions& options) {
+  if (command.input_fd >= 0 || !command.input.empty())
+    return fail(Error::invalid("command: a kept command gets no input here"));
+  proto::Fields more;
+  more.put_u8(Tag::kKeep, 1)
+      .put(Tag::kLabel, options.label)
+      .put_u32(Tag::kKeepOutput, options.output_kept);
+  if (options.timeout_ms) more.put_u64(Tag::kTimeLimitMs, *options.timeout_ms);
+  if (options.output) more.put_u64(Tag::kOutputLimit, *options.output);
+  TRY_ASSIGN(const std::uint32_t stream, open_stream(connection, command, more));
+  const RunOptions nothing;
+  Pump pump(connection, nothing, stream);
+  TRY(pump.run_until_started());
+  if (pump.outcome().has_value()) return std::move(*pump.outcome());
+  if (pump.kept().number == 0)
+    return fail(Error::internal("the supervisor started the command without keeping it"));
+  pump.leave();
   TRY(pump.run_to_end());
-  return std::move(pump.outcome());
+  KeptCommand kept = pump.kept();
+  kept.label = options.label;
+  return kept;
 }
 
-void send_shutdown(Connection& connection) {
-  proto::Fields fields;
-  fields.put_u8(Tag::kControlOperation,
-                static_cast<std::uint8_t>(proto::ControlOperation::kShutdown));
-  connection.send(0, FrameType::kControl, 0, fields.bytes());
+Result<std::optional<Outcome>> attach_exec(Connection& connection,
+                                           std::optional<std::uint32_t> number, Sandbox::From from,
+                                           const RunOptions& options) {
+  Pump pump(connection, options, connection.new_stream());
+  pump.open_attach(number, from);
+  TRY(pump.run_to_end());
+  return std::move(pump.outcome());
 }
 
 }  // namespace caisson::box

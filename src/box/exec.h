@@ -8,6 +8,7 @@
 #include <caisson/sandbox.h>
 
 #include <optional>
+#include <variant>
 
 #include "base/error.h"
 #include "box/connection.h"
@@ -26,12 +27,14 @@ Result<RunResult> run_exec(Connection& connection, std::uint32_t stream, const C
 // Opens the stream and returns once the command runs (nullopt) or could not be started.
 Result<std::optional<Outcome>> start_exec(Connection& connection, const Command& command);
 
-// Joins the sandbox's first command; see Sandbox::attach.
-Result<std::optional<Outcome>> attach_exec(Connection& connection, bool follow,
-                                           const RunOptions& options);
+// The same of one that is to survive us.
+Result<std::variant<KeptCommand, Outcome>> keep_exec(Connection& connection, const Command& command,
+                                                     const KeepOptions& options);
 
-// Asks the supervisor to end the whole sandbox.
-void send_shutdown(Connection& connection);
+// Joins the sandbox's main command (no number), or a kept one; see Sandbox::attach.
+Result<std::optional<Outcome>> attach_exec(Connection& connection,
+                                           std::optional<std::uint32_t> number, Sandbox::From from,
+                                           const RunOptions& options);
 
 // What a Control writes into its pipe; Control and run_exec agree on it here.
 struct Request {

@@ -322,14 +322,74 @@ TEST(AttachExec, ShowsWhatIsKeptAndWhetherItEnded) {
   options.on_missed = [&](std::uint64_t bytes) {
     seen += "[" + std::to_string(bytes) + " missed]";
   };
-  const auto kept = attach_exec(connection, false, options);
+  const auto kept = attach_exec(connection, std::nullopt, Sandbox::From::kKept, options);
   ASSERT_TRUE(kept.has_value());
   EXPECT_FALSE(kept->has_value());
-  const auto followed = attach_exec(connection, true, options);
+  const auto followed = attach_exec(connection, std::nullopt, Sandbox::From::kOldest, options);
   ASSERT_TRUE(followed.has_value());
   ASSERT_TRUE(followed->has_value());
   EXPECT_EQ((*followed)->exit_code, 5u);
   EXPECT_EQ(seen, "kept[12 missed]followed");
+}
+
+TEST(AttachExec, AKeptCommandIsJoinedByItsNumberAndLeftWithoutEndingIt) {
+  FakeSupervisor supervisor([](FakeSupervisor& peer) {
+    peer.hello();
+    const proto::Frame open = peer.next(FrameType::kOpen);
+    const auto fields = proto::FieldReader::parse(open.payload);
+    EXPECT_EQ(*fields->number(Tag::kCommand), 12u);
+    EXPECT_EQ(*fields->number(Tag::kAttach), 2u);
+    peer.started(open.header.stream);
+    peer.out(open.header.stream, "enough");
+    // A shutdown would end the command.
+    EXPECT_EQ(peer.next().header.type, FrameType::kClose);
+    peer.send(open.header.stream, FrameType::kClose, 0, {});
+  });
+  Connection connection(supervisor.take_client());
+  RunOptions options;
+  options.on_output = [](OutputChannel, std::string_view) { return false; };
+  const auto left = attach_exec(connection, 12, Sandbox::From::kNew, options);
+  ASSERT_TRUE(left.has_value());
+  EXPECT_FALSE(left->has_value());
+}
+
+TEST(KeepExec, StartsAndLeavesACommandThatGoesOn) {
+  std::string label;
+  FakeSupervisor supervisor([&](FakeSupervisor& peer) {
+    peer.hello();
+    const proto::Frame open = peer.next(FrameType::kOpen);
+    const auto fields = proto::FieldReader::parse(open.payload);
+    EXPECT_EQ(*fields->number(Tag::kKeep), 1u);
+    EXPECT_EQ(*fields->number(Tag::kKeepOutput), 4096u);
+    EXPECT_EQ(*fields->number(Tag::kTimeLimitMs), 77u);
+    EXPECT_FALSE(fields->has(Tag::kOutputLimit));
+    label = *fields->text(Tag::kLabel);
+    peer.send(open.header.stream, FrameType::kEvent, 0,
+              proto::Fields().put_u32(Tag::kStarted, 7).put_u32(Tag::kCommand, 3).bytes());
+    EXPECT_EQ(peer.next().header.type, FrameType::kClose);
+    peer.send(open.header.stream, FrameType::kClose, 0, {});
+    peer.close(peer.next(FrameType::kOpen).header.stream, outcome_not_started(2, "no such file"));
+  });
+  Connection connection(supervisor.take_client());
+  const auto kept = keep_exec(connection, command({"sleep"}),
+                              {.label = "mine", .output_kept = 4096, .timeout_ms = 77});
+  ASSERT_TRUE(kept.has_value());
+  const auto* made = std::get_if<KeptCommand>(&*kept);
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(made->number, 3u);
+  EXPECT_EQ(made->pid, 7u);
+  EXPECT_EQ(label, "mine");
+  const auto failed = keep_exec(connection, command({"nothing"}), {});
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(std::get<Outcome>(*failed).exit_code, 127u);
+}
+
+TEST(KeepExec, InputIsRefusedHere) {
+  FakeSupervisor supervisor([](FakeSupervisor&) {});
+  Connection connection(supervisor.take_client());
+  Command wanted = command({"cat"});
+  wanted.input = "x";
+  EXPECT_EQ(keep_exec(connection, wanted, {}).error().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

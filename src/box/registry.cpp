@@ -63,9 +63,20 @@ std::optional<Fd> connect_socket(const std::string& id) {
 }
 
 Result<SandboxInfo> read_info(const std::string& id) {
-  TRY_ASSIGN(const std::string text,
-             sys::read_file(AT_FDCWD, folder_path() + "/" + id + "/info", kMostInfo));
-  return parse_info(text);
+  const Fd folder(
+      ::open((folder_path() + "/" + id).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.valid()) return fail_errno("sandbox " + id);
+  TRY_ASSIGN(const std::string text, sys::read_file(folder.get(), "info", kMostInfo));
+  TRY_ASSIGN(SandboxInfo info, parse_info(text));
+  // What has changed since it was made.
+  TRY_ASSIGN(const auto state, launcher::read_state(folder.get()));
+  if (!state.has_value()) return info;
+  if (info.life == Life::kKept) {
+    info.deadline_ms.reset();
+    if (state->deadline_ms != 0) info.deadline_ms = static_cast<std::int64_t>(state->deadline_ms);
+  }
+  info.paused = state->frozen == launcher::Frozen::kYes;
+  return info;
 }
 
 }  // namespace

@@ -126,6 +126,7 @@ json::Value info_value(const SandboxInfo& info) {
   value.set("created_ms", info.created_ms);
   value.set("deadline_ms",
             info.deadline_ms.has_value() ? json::Value(*info.deadline_ms) : json::Value(nullptr));
+  value.set("paused", info.paused);
   value.set("detached", info.life != Life::kOwner);
   value.set("life", kLifeNames[static_cast<std::size_t>(info.life)]);
   value.set("owner_uid", info.owner_uid);

@@ -26,6 +26,7 @@
 #include "box/launch.h"
 #include "box/layer_directory.h"
 #include "box/registry.h"
+#include "box/requests.h"
 #include "box/result_json.h"
 #include "box/sockets.h"
 #include "image/kept_layer.h"
@@ -404,6 +405,10 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     static_cast<void>(sandbox.close());
     return fail(std::move(filled).error());
   }
+  if (options.life == Life::kKept) {
+    box::send_settled(*sandbox.state_->connection);
+    TRY(sandbox.state_->connection->flush());
+  }
   return sandbox;
 }
 
@@ -466,7 +471,44 @@ Result<std::optional<Outcome>> Sandbox::start(const Command& command) {
 }
 
 Result<std::optional<Outcome>> Sandbox::attach(Follow follow, const RunOptions& options) {
-  return box::attach_exec(*state_->connection, follow == Follow::kYes, options);
+  return box::attach_exec(*state_->connection, std::nullopt,
+                          follow == Follow::kYes ? From::kOldest : From::kKept, options);
+}
+
+Result<std::variant<KeptCommand, Outcome>> Sandbox::keep(const Command& command,
+                                                         const KeepOptions& options) {
+  TRY_ASSIGN(const Command full, state_->with_defaults(command));
+  return box::keep_exec(*state_->connection, full, options);
+}
+
+Result<std::vector<KeptCommand>> Sandbox::kept() {
+  return box::list_kept(*state_->connection);
+}
+
+Result<std::optional<Outcome>> Sandbox::attach(std::uint32_t number, From from,
+                                               const RunOptions& options) {
+  return box::attach_exec(*state_->connection, number, from, options);
+}
+
+Status Sandbox::set_deadline(std::uint64_t from_now_ms) {
+  TRY_ASSIGN(state_->info.deadline_ms, box::set_deadline(*state_->connection, from_now_ms));
+  return {};
+}
+
+Status Sandbox::pause() {
+  TRY(box::hold(*state_->connection, box::Held::kYes));
+  state_->info.paused = true;
+  return {};
+}
+
+Status Sandbox::resume() {
+  TRY(box::hold(*state_->connection, box::Held::kNo));
+  state_->info.paused = false;
+  return {};
+}
+
+Result<SandboxUsage> Sandbox::usage() {
+  return box::usage(*state_->connection);
 }
 
 Status Sandbox::copy_in(const std::string& host_path, const std::string& inside_path) {

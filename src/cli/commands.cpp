@@ -10,12 +10,14 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 19> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 21> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
                                                      {&kLogsTable, run_logs},
                                                      {&kKillTable, run_kill},
+                                                     {&kPauseTable, run_pause},
+                                                     {&kResumeTable, run_resume},
                                                      {&kCpTable, run_cp},
                                                      {&kImagePullTable, run_image_pull},
                                                      {&kImageImportTable, run_image_import},

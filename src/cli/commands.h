@@ -20,9 +20,9 @@ struct CommandEntry {
 };
 
 extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTable, kKillTable,
-    kCpTable, kImagePullTable, kImageImportTable, kImageExportTable, kImageBuildTable,
-    kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable, kImageGcTable, kDoctorTable,
-    kCompletionTable, kManTable;
+    kPauseTable, kResumeTable, kCpTable, kImagePullTable, kImageImportTable, kImageExportTable,
+    kImageBuildTable, kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable,
+    kImageGcTable, kDoctorTable, kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed);
 int run_shell(const Parsed& parsed);
@@ -30,6 +30,8 @@ int run_exec(const Parsed& parsed);
 int run_ps(const Parsed& parsed);
 int run_logs(const Parsed& parsed);
 int run_kill(const Parsed& parsed);
+int run_pause(const Parsed& parsed);
+int run_resume(const Parsed& parsed);
 int run_cp(const Parsed& parsed);
 int run_image_pull(const Parsed& parsed);
 int run_image_import(const Parsed& parsed);

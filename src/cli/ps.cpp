@@ -79,9 +79,10 @@ int run_ps(const Parsed& parsed) {
   const std::int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
-  TextTable table({"ID", "WALL", "IMAGE", "AGE", "LEFT", "PORTS", "COMMAND"});
+  TextTable table({"ID", "STATE", "WALL", "IMAGE", "AGE", "LEFT", "PORTS", "COMMAND"});
   for (const SandboxInfo& info : *list)
-    table.add({info.id, info.wall, info.image, duration_text(now - info.created_ms),
+    table.add({info.id, info.paused ? "paused" : "running", info.wall, info.image,
+               duration_text(now - info.created_ms),
                info.deadline_ms.has_value() ? duration_text(*info.deadline_ms - now) : "unlimited",
                ports(info.exposed_ports), command_line(info.command)});
   write_all(1, table.text());

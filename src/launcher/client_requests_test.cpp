@@ -166,6 +166,32 @@ TEST(ClientRequests, WhatIsToEndWhileFrozenHasItsTimeAfterThat) {
   EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kCancelled);
 }
 
+TEST(ClientRequests, ACommandsOwnTimeGoesOnWhileItIsFrozen) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  const std::uint32_t number =
+      scene.open(*scene.first, 1, proto::Fields().put_u64(Tag::kTimeLimitMs, 200));
+  answer(*scene.first, request(ControlOperation::kFreeze));
+  EXPECT_FALSE(scene.guest->next(1500).has_value());
+  EXPECT_EQ(state.slot_kills, 1);
+  EXPECT_FALSE(state.killed);
+  scene.exited(number, 0);
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kTimeLimit);
+}
+
+TEST(ClientRequests, AFrozenSandboxEndsWithTheTimeOfItsMainCommand) {
+  BoxState state;
+  wall::Plan plan;
+  plan.life = Life::kMainCommand;
+  plan.timeout_ms = 200;
+  Scene scene(plan, state);
+  scene.open(*scene.first, 1);
+  answer(*scene.first, request(ControlOperation::kFreeze));
+  EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kTimeLimit);
+  EXPECT_FALSE(scene.first->next().has_value());
+  EXPECT_TRUE(state.killed);
+}
+
 TEST(ClientRequests, UsageIsTheWholeBoxs) {
   BoxState state;
   state.usage = {.user_us = 1,

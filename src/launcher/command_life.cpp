@@ -31,7 +31,8 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
         Error::precondition("on_refusal: kill needs a wall over whose channel descriptors travel; "
                             "this one's does not"));
   if (frozen_ == Frozen::kYes)
-    return fail(Error::precondition("the sandbox is paused; it runs commands when it is resumed"));
+    return fail(Error::precondition(
+        "the sandbox is paused; it takes commands once it is resumed (caisson resume)"));
   const bool keep = fields.number_or_none(Tag::kKeep).value_or(0) != 0;
   if (keep) TRY(check_keep(fields));
   TRY_ASSIGN(auto slot, box_->make_slot());

@@ -103,7 +103,7 @@ void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view 
   } else if (Client* client = client_of(stream.client)) {
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   }
-  const bool was_last = stream.last || (stream.kept != nullptr && stream.kept->is_main());
+  const bool was_last = lives_for(stream);
   streams_.erase(id);
   if (was_last) end("");
 }

@@ -126,11 +126,12 @@ void Supervisor::check_commands() {
     return end("the sandbox's time is over");
   }
   kept_.forget_old(now);
-  // What is frozen cannot end, and needs no look.
-  if (unborn() || frozen_ == Frozen::kYes) return;
+  if (unborn()) return;
   for (auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
     if (stream.command->ending()) {
+      // What is frozen may not be able to end yet (cgroup v1).
+      if (frozen_ == Frozen::kYes) continue;
       const std::uint64_t since = stream.command->ending_since_us();
       if (now >= since + 2 * kEndPatienceUs)
         return end("the guest did not end a command that was killed");
@@ -138,7 +139,10 @@ void Supervisor::check_commands() {
       continue;
     }
     if (now < stream.command->next_check_us()) continue;
-    if (stream.command->check(now)) kill_command(number, stream);
+    if (!stream.command->check(now)) continue;
+    // The sandbox would end with it.
+    if (frozen_ == Frozen::kYes && lives_for(stream)) return end("its command's time is over");
+    kill_command(number, stream);
   }
 }
 
@@ -147,9 +151,10 @@ std::uint64_t Supervisor::next_deadline() const {
   if (accept_again_us_ > sys::monotonic_us()) next = std::min(next, accept_again_us_);
   if (deadline_us_ != 0) next = std::min(next, deadline_us_);
   next = std::min(next, kept_.next_forget_us());
-  if (unborn() || frozen_ == Frozen::kYes) return next;
+  if (unborn()) return next;
   for (const auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
+    if (frozen_ == Frozen::kYes && stream.command->ending()) continue;
     const std::uint64_t patience = stream.cut ? 2 * kEndPatienceUs : kEndPatienceUs;
     next = std::min(next, stream.command->ending() ? stream.command->ending_since_us() + patience
                                                    : stream.command->next_check_us());

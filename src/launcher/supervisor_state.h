@@ -79,6 +79,10 @@ class Supervisor {
   void guest_data(std::uint32_t id, Stream& stream, const proto::Frame& frame);
   void guest_close(std::uint32_t id, Stream& stream, std::string_view payload);
   void guest_cheated(const std::string& how);
+  // Whether the sandbox ends with this stream.
+  static bool lives_for(const Stream& stream) {
+    return stream.last || (stream.kept != nullptr && stream.kept->is_main());
+  }
 
   // client_frames.cpp
   void accept_client();

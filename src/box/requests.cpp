@@ -1,0 +1,125 @@
+#include "box/requests.h"
+
+#include <optional>
+#include <string>
+
+#include "base/proto.h"
+#include "base/verdict.h"
+
+namespace caisson::box {
+namespace {
+
+using proto::ControlOperation;
+using proto::FrameType;
+using proto::Tag;
+
+constexpr int kSilenceMs = 30'000;
+// More than a supervisor lists: what it keeps is bounded there too.
+constexpr std::size_t kMostListed = 1024;
+
+// One request at a time: an answer to another is one that came too late.
+constexpr std::uint32_t kRequest = 1;
+
+Error strange(std::string_view what) {
+  return Error(Code::kDataLoss, "the sandbox broke the protocol: " + std::string(what));
+}
+
+proto::Fields request(ControlOperation operation) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(operation))
+      .put_u32(Tag::kRequest, kRequest);
+  return fields;
+}
+
+void send(Connection& connection, const proto::Fields& fields) {
+  connection.send(0, FrameType::kControl, 0, fields.bytes());
+}
+
+// The payload of the next EVENT that answers. Error: the sandbox's own too.
+Result<std::string> next_answer(Connection& connection) {
+  for (;;) {
+    TRY_ASSIGN(proto::Frame frame, connection.wait(kSilenceMs));
+    if (frame.header.stream != 0 || frame.header.type != FrameType::kEvent) continue;
+    TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
+    if (fields.number_or_none(Tag::kRequest) != kRequest) continue;
+    if (auto error = fields.error()) return fail(std::move(*error));
+    return std::move(frame.payload);
+  }
+}
+
+Result<std::string> ask(Connection& connection, const proto::Fields& fields) {
+  send(connection, fields);
+  return next_answer(connection);
+}
+
+Result<KeptCommand> kept_from(std::string_view payload, const proto::FieldReader& fields) {
+  KeptCommand command;
+  TRY_ASSIGN(const std::uint64_t number, fields.number(Tag::kCommand));
+  TRY_ASSIGN(const std::uint64_t pid, fields.number(Tag::kPid));
+  TRY_ASSIGN(const std::uint64_t started, fields.number(Tag::kStartedMs));
+  TRY_ASSIGN(command.label, fields.text(Tag::kLabel));
+  command.number = static_cast<std::uint32_t>(number);
+  command.pid = static_cast<std::uint32_t>(pid);
+  command.started_ms = static_cast<std::int64_t>(started);
+  if (fields.has(Tag::kVerdict)) {
+    TRY_ASSIGN(command.outcome, decode_outcome(payload));
+  }
+  return command;
+}
+
+}  // namespace
+
+Result<std::int64_t> set_deadline(Connection& connection, std::uint64_t from_now_ms) {
+  TRY_ASSIGN(const std::string answer,
+             ask(connection,
+                 request(ControlOperation::kSetDeadline).put_u64(Tag::kTimeLimitMs, from_now_ms)));
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(answer));
+  TRY_ASSIGN(const std::uint64_t deadline, fields.number(Tag::kDeadlineMs));
+  return static_cast<std::int64_t>(deadline);
+}
+
+Status hold(Connection& connection, Held held) {
+  const auto operation = held == Held::kYes ? ControlOperation::kFreeze : ControlOperation::kThaw;
+  TRY(ask(connection, request(operation)));
+  return {};
+}
+
+Result<SandboxUsage> usage(Connection& connection) {
+  TRY_ASSIGN(const std::string answer, ask(connection, request(ControlOperation::kUsage)));
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(answer));
+  SandboxUsage usage;
+  TRY_ASSIGN(usage.user_us, fields.number(Tag::kUserMicros));
+  TRY_ASSIGN(usage.system_us, fields.number(Tag::kSystemMicros));
+  TRY_ASSIGN(usage.memory_now, fields.number(Tag::kMemoryNow));
+  TRY_ASSIGN(usage.memory_peak, fields.number(Tag::kMemoryPeak));
+  TRY_ASSIGN(usage.pids_now, fields.number(Tag::kPidsNow));
+  TRY_ASSIGN(usage.pids_peak, fields.number(Tag::kPidsPeak));
+  TRY_ASSIGN(usage.disk_bytes, fields.number(Tag::kDiskBytes));
+  TRY_ASSIGN(usage.disk_inodes, fields.number(Tag::kDiskInodes));
+  return usage;
+}
+
+Result<std::vector<KeptCommand>> list_kept(Connection& connection) {
+  send(connection, request(ControlOperation::kListCommands));
+  std::vector<KeptCommand> list;
+  for (;;) {
+    TRY_ASSIGN(const std::string answer, next_answer(connection));
+    TRY_ASSIGN(const auto fields, proto::FieldReader::parse(answer));
+    if (!fields.has(Tag::kCommand)) return list;
+    if (list.size() == kMostListed) return fail(strange("a list of commands without end"));
+    TRY_ASSIGN(KeptCommand command, kept_from(answer, fields));
+    list.push_back(std::move(command));
+  }
+}
+
+void send_settled(Connection& connection) {
+  send(connection, request(ControlOperation::kSettle));
+}
+
+void send_shutdown(Connection& connection) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(ControlOperation::kShutdown));
+  send(connection, fields);
+}
+
+}  // namespace caisson::box

@@ -1,0 +1,29 @@
+// What a client asks of a sandbox itself, on stream 0 of its connection: its deadline, whether it
+// is held, what it uses, which commands it keeps.
+//
+// One request at a time, which waits for its answer; nothing else may use the connection meanwhile,
+// and frames of streams that are over are dropped. One thread.
+#pragma once
+
+#include <caisson/sandbox.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "box/connection.h"
+
+namespace caisson::box {
+
+// The new deadline in Unix milliseconds.
+Result<std::int64_t> set_deadline(Connection& connection, std::uint64_t from_now_ms);
+enum class Held : std::uint8_t { kNo, kYes };
+Status hold(Connection& connection, Held held);
+Result<SandboxUsage> usage(Connection& connection);
+Result<std::vector<KeptCommand>> list_kept(Connection& connection);
+
+// Neither is answered. A kept sandbox goes on without its maker; the whole sandbox ends.
+void send_settled(Connection& connection);
+void send_shutdown(Connection& connection);
+
+}  // namespace caisson::box
