@@ -96,8 +96,7 @@ int hex_digit(char c) {
 // The value of `filename*` (RFC 8187): UTF-8''percent%20encoded.
 Result<std::string> extended_value(std::string_view text) {
   const std::size_t first = text.find('\'');
-  const std::size_t second =
-      first == std::string_view::npos ? first : text.find('\'', first + 1);
+  const std::size_t second = first == std::string_view::npos ? first : text.find('\'', first + 1);
   if (second == std::string_view::npos || !same_word(text.substr(0, first), "utf-8")) {
     return fail(Error::invalid("filename* is UTF-8''TEXT"));
   }

@@ -1,4 +1,5 @@
-// multipart/form-data (RFC 7578, RFC 2046) as a stream: parts come out as their bytes come in. Pure.
+// multipart/form-data (RFC 7578, RFC 2046) as a stream: parts come out as their bytes come in.
+// Pure.
 //
 // Nothing of a body is kept but what may yet be the beginning of a boundary, and one part's header
 // lines, which are bounded. The first error is final.

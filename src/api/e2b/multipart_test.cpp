@@ -52,9 +52,10 @@ std::string part(std::string_view head, std::string_view data) {
 }
 
 TEST(Multipart, PartsComeInOrder) {
-  EXPECT_EQ(parsed(part("Content-Disposition: form-data; name=\"file\"; filename=\"/a/x y\"", "one") +
-                   part("content-disposition:form-data;name=n", "") + "--b--\r\n"),
-            "part file /a/x y; data one; part n -; data ; end");
+  EXPECT_EQ(
+      parsed(part("Content-Disposition: form-data; name=\"file\"; filename=\"/a/x y\"", "one") +
+             part("content-disposition:form-data;name=n", "") + "--b--\r\n"),
+      "part file /a/x y; data one; part n -; data ; end");
 }
 
 TEST(Multipart, BytesThatLookLikeABoundaryAreData) {
@@ -79,15 +80,14 @@ TEST(Multipart, ACutOffBodyWantsMore) {
 }
 
 TEST(Multipart, MalformedBodiesAreRefused) {
-  EXPECT_EQ(parsed("--bx\r\n"),
-            "error: something follows a multipart boundary on its line");
+  EXPECT_EQ(parsed("--bx\r\n"), "error: something follows a multipart boundary on its line");
   EXPECT_EQ(parsed("--b\r\nX\r\n\r\n"), "error: a part has a header line without a colon");
   EXPECT_EQ(parsed("--b\r\nA: b\r\n\r\n"), "error: a part has no Content-Disposition");
   EXPECT_EQ(parsed("--b\r\n" + std::string(kHead) + "\r\n" + std::string(kHead) + "\r\n\r\n"),
             "error: a part has two Content-Disposition lines");
-  EXPECT_EQ(parsed("--b\r\n" + std::string(kHead) +
-                   "\r\nContent-Transfer-Encoding: base64\r\n\r\n"),
-            "error: a part is encoded; only plain bytes are allowed");
+  EXPECT_EQ(
+      parsed("--b\r\n" + std::string(kHead) + "\r\nContent-Transfer-Encoding: base64\r\n\r\n"),
+      "error: a part is encoded; only plain bytes are allowed");
 }
 
 TEST(Multipart, HeadAndBoundaryLineAreBounded) {
@@ -123,10 +123,9 @@ TEST(MultipartBoundary, OtherTypesAndLengthsAreRefused) {
   const char* const kNeeded = "multipart/form-data needs a boundary of 1 to 70 characters";
   EXPECT_EQ(multipart_boundary("multipart/form-data").error().message(), kNeeded);
   EXPECT_EQ(multipart_boundary("multipart/form-data; boundary=\"\"").error().message(), kNeeded);
-  EXPECT_EQ(multipart_boundary("multipart/form-data; boundary=" + std::string(71, 'b'))
-                .error()
-                .message(),
-            kNeeded);
+  EXPECT_EQ(
+      multipart_boundary("multipart/form-data; boundary=" + std::string(71, 'b')).error().message(),
+      kNeeded);
 }
 
 TEST(MultipartDisposition, NamesAreTakenAsTheyStand) {
@@ -134,16 +133,17 @@ TEST(MultipartDisposition, NamesAreTakenAsTheyStand) {
       parse_disposition(R"( form-data; name="f"; filename="a\"b\\c;\d %22" )").value();
   EXPECT_EQ(part.name, "f");
   EXPECT_EQ(part.file_name, R"(a"b\c;\d %22)");
-  EXPECT_EQ(parse_disposition("form-data; name=f; filename*=utf-8'en'%e2%82%ac%20x").value().file_name,
-            "€ x");
+  EXPECT_EQ(
+      parse_disposition("form-data; name=f; filename*=utf-8'en'%e2%82%ac%20x").value().file_name,
+      "€ x");
 }
 
 TEST(MultipartDisposition, MalformedOnesAreRefused) {
   for (const char* value :
-       {"attachment; name=a", "form-data", "form-data; name", "form-data; =x", "form-data; name=\"a",
-        "form-data; name=\"a\"b", "form-data; name=a; name=b", "form-data; a;b=c",
-        "form-data; name=a; filename*=x", "form-data; name=a; filename*=latin1''x",
-        "form-data; name=a; filename*=utf-8''%4"})
+       {"attachment; name=a", "form-data", "form-data; name", "form-data; =x",
+        "form-data; name=\"a", "form-data; name=\"a\"b", "form-data; name=a; name=b",
+        "form-data; a;b=c", "form-data; name=a; filename*=x",
+        "form-data; name=a; filename*=latin1''x", "form-data; name=a; filename*=utf-8''%4"})
     EXPECT_FALSE(parse_disposition(value).has_value()) << value;
   EXPECT_TRUE(parse_disposition("form-data; name=a;").has_value());
 }

@@ -25,8 +25,8 @@ struct PathBase {
 // Whether resolving it needs to know PathBase::home where there is no working directory.
 bool needs_home(std::string_view given, std::string_view workdir);
 
-// An empty path is the base itself. Error: invalid_argument for a zero byte, another user's "~name",
-// and what is longer than the kernel takes.
+// An empty path is the base itself. Error: invalid_argument for a zero byte, another user's
+// "~name", and what is longer than the kernel takes.
 Result<std::string> resolve_path(std::string_view given, const PathBase& base);
 
 // The last segment; "/" of the root itself.

@@ -58,9 +58,9 @@ TEST(Signature, ExpiresAndItsEndIsPartOfIt) {
   EXPECT_EQ(with("1800000000"), "invalid signature");
   EXPECT_EQ(with("17e8"), "signature_expiration is no number of Unix seconds");
   const std::string old = sign_file("a", FileAccess::kWrite, "", "tok", kNow - 1);
-  EXPECT_EQ(said({.signature = old, .expires = "1699999999", .path = "a"}, FileAccess::kWrite,
-                 "tok"),
-            "signature is already expired");
+  EXPECT_EQ(
+      said({.signature = old, .expires = "1699999999", .path = "a"}, FileAccess::kWrite, "tok"),
+      "signature is already expired");
 }
 
 }  // namespace
