@@ -1,0 +1,134 @@
+#include "api/e2b/new_sandbox.h"
+
+#include "api/e2b/network.h"
+#include "policy/complain.h"
+
+namespace caisson::api::e2b {
+namespace {
+
+constexpr std::size_t kMostName = 256;
+constexpr Object::MapLimits kMetadataLimits{128, 256, 8192};
+constexpr Object::MapLimits kEnvLimits{1024, 256, 128 * 1024};
+constexpr std::size_t kMostTokens = 5, kMostVolumes = 64;
+
+Error missing(const Object& body, std::string_view key, std::string_view allowed) {
+  return policy::wrong(body.path_of(key), "nothing", allowed);
+}
+
+Status check_env(const Object& body, const std::map<std::string, std::string>& env) {
+  const std::string path = body.path_of("envVars");
+  for (const auto& [name, value] : env) {
+    if (name.empty() || name.find('=') != std::string::npos || name.contains('\0')) {
+      return fail(policy::wrong(path, "the name " + policy::quote(name),
+                                "the name of a variable: not empty, and without = and zero bytes"));
+    }
+    if (value.contains('\0')) {
+      return fail(policy::wrong(policy::key_below(path, name), "a zero byte", "text without any"));
+    }
+  }
+  return {};
+}
+
+// iam and volumeMounts are checked before they are refused, so that a mistake is called one.
+Status check_identity(const Object& body) {
+  TRY_ASSIGN(const auto iam, body.object("iam"));
+  if (!iam.has_value()) return {};
+  TRY_ASSIGN(const auto tokens, iam->object("tokens"));
+  if (!tokens.has_value()) return {};
+  const json::Value::Object& members = *tokens->value().as_object();
+  if (members.size() > kMostTokens) {
+    return fail(policy::wrong(iam->path_of("tokens"), std::to_string(members.size()) + " tokens",
+                              "at most " + std::to_string(kMostTokens)));
+  }
+  for (const json::Member& member : members) {
+    TRY_ASSIGN(const auto token, tokens->object(member.key));
+    if (!token.has_value()) return fail(missing(*tokens, member.key, "an object"));
+    TRY_ASSIGN(const auto audience, token->text("audience", 1024));
+    if (audience.value_or("").empty()) return fail(missing(*token, "audience", "a string"));
+    TRY_ASSIGN(const auto type, token->text("tokenType", 64));
+    if (type != "JWT-SVID") {
+      return fail(policy::wrong(token->path_of("tokenType"),
+                                type.has_value() ? policy::quote(*type) : "nothing",
+                                "\"JWT-SVID\""));
+    }
+  }
+  if (members.empty()) return {};
+  return fail({Code::kUnimplemented, "iam: this server gives no identity tokens to sandboxes"});
+}
+
+Status check_volumes(const Object& body) {
+  TRY_ASSIGN(const auto volumes, body.objects("volumeMounts", kMostVolumes));
+  if (!volumes.has_value() || volumes->empty()) return {};
+  for (const Object& volume : *volumes) {
+    for (const char* key : {"name", "path"}) {
+      TRY_ASSIGN(const auto text, volume.text(key, 4096));
+      if (text.value_or("").empty()) return fail(missing(volume, key, "a string"));
+    }
+  }
+  return fail({Code::kUnimplemented, "volumeMounts: this server has no volumes"});
+}
+
+Status read_lifecycle(const Object& body, fleet::NewSandbox& wanted) {
+  TRY_ASSIGN(const auto pause, body.truth("autoPause"));
+  TRY_ASSIGN(const auto memory, body.truth("autoPauseMemory"));
+  TRY_ASSIGN(const auto resume, body.object("autoResume"));
+  if (pause.value_or(false)) wanted.on_timeout = fleet::NewSandbox::OnTimeout::kPause;
+  if (resume.has_value()) {
+    TRY_ASSIGN(const auto enabled, resume->truth("enabled"));
+    if (!enabled.has_value()) return fail(missing(*resume, "enabled", "true or false"));
+    wanted.auto_resume = *enabled;
+  }
+  if (memory.value_or(true)) return {};
+  if (!pause.value_or(false)) {
+    return fail(
+        Error::invalid("autoPauseMemory: found false; allowed only together with autoPause"));
+  }
+  if (wanted.auto_resume) {
+    return fail(Error::invalid(
+        "autoPauseMemory: found false; allowed only without autoResume, since traffic "
+        "does not resume a sandbox that boots anew"));
+  }
+  wanted.on_timeout_keeps = fleet::Keep::kFiles;
+  return {};
+}
+
+}  // namespace
+
+Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect dialect) {
+  const Object body(value);
+  fleet::NewSandbox wanted;
+  TRY_ASSIGN(auto name, body.text("templateID", kMostName));
+  if (name.value_or("").empty()) {
+    return fail(missing(body, "templateID", "a template's name or id"));
+  }
+  wanted.template_name = std::move(*name);
+
+  TRY_ASSIGN(const auto timeout, body.integer("timeout", 1, kMostSeconds));
+  wanted.timeout = std::chrono::seconds(timeout.value_or(dialect == Dialect::kV1 ? 15 : 300));
+  TRY_ASSIGN(const auto secure, body.truth("secure"));
+  wanted.secure = dialect == Dialect::kV2 || secure.value_or(false);
+  TRY(read_lifecycle(body, wanted));
+
+  TRY_ASSIGN(auto metadata, body.map("metadata", kMetadataLimits));
+  if (metadata.has_value()) wanted.metadata = std::move(*metadata);
+  TRY_ASSIGN(auto env, body.map("envVars", kEnvLimits));
+  if (env.has_value()) wanted.env = std::move(*env);
+  TRY(check_env(body, wanted.env));
+
+  TRY_ASSIGN(Network network, parse_network(body));
+  wanted.public_traffic = network.public_traffic;
+  wanted.mask_request_host = network.mask_request_host;
+  if (!network.public_traffic && !wanted.secure) {
+    return fail(Error::invalid(
+        "network.allowPublicTraffic: found false; allowed only together with secure"));
+  }
+  TRY(check_held(network));
+  // A client starts its MCP gateway itself, by a command; all that we do is see that it is an
+  // object.
+  TRY_ASSIGN([[maybe_unused]] const auto mcp, body.object("mcp"));
+  TRY(check_identity(body));
+  TRY(check_volumes(body));
+  return wanted;
+}
+
+}  // namespace caisson::api::e2b

@@ -1,0 +1,22 @@
+// The body of a request that makes a sandbox, in both dialects of E2B's clients. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "api/body.h"
+#include "fleet/fleet.h"
+
+namespace caisson::api::e2b {
+
+// Clients before 2.51 ask at /sandboxes, where a sandbox is open unless `secure` and lives for 15
+// seconds unless told otherwise; the others at /v2/sandboxes, where it is always secure and lives
+// for 300.
+enum class Dialect : std::uint8_t { kV1, kV2 };
+
+// Errors: invalid_argument naming the field; unimplemented for what this server does not have.
+Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& body, Dialect dialect);
+
+// A time to live in seconds, as every body has it.
+inline constexpr std::int64_t kMostSeconds = 2147483647;
+
+}  // namespace caisson::api::e2b

@@ -1,0 +1,69 @@
+// An Exchange that remembers what was answered, for the log and the counters.
+//
+// It passes every call on to another one, which outlives it.
+#pragma once
+
+#include <cstdint>
+
+#include "http/server.h"
+
+namespace caisson::api {
+
+class RecordedExchange final : public http::Exchange {
+ public:
+  explicit RecordedExchange(http::Exchange& inner) : inner_(inner) {
+    target_ = inner.target();
+    id_ = inner.id();
+  }
+
+  // 0: nothing was answered.
+  int status() const { return status_; }
+  // Of the answer's body.
+  std::uint64_t bytes() const { return bytes_; }
+  bool aborted() const { return aborted_; }
+
+  const http::RequestHead& request() const override { return inner_.request(); }
+  std::string peer() const override { return inner_.peer(); }
+  bool secure() const override { return inner_.secure(); }
+  io::Async<Result<std::string>> read_some(std::size_t most) override {
+    return inner_.read_some(most);
+  }
+  std::optional<std::uint64_t> body_length() const override { return inner_.body_length(); }
+  io::Async<Status> respond(http::ResponseHead head, std::string body) override {
+    note(head.status);
+    bytes_ += body.size();
+    return inner_.respond(std::move(head), std::move(body));
+  }
+  io::Async<Status> begin(http::ResponseHead head) override {
+    note(head.status);
+    return inner_.begin(std::move(head));
+  }
+  io::Async<Status> write(std::string_view bytes) override {
+    bytes_ += bytes.size();
+    return inner_.write(bytes);
+  }
+  io::Async<Status> end() override { return inner_.end(); }
+  void abort() override {
+    aborted_ = true;
+    inner_.abort();
+  }
+  io::Async<void> wait_gone() override { return inner_.wait_gone(); }
+  bool gone() const override { return inner_.gone(); }
+  io::Async<Result<Upgraded>> upgrade(http::ResponseHead head) override {
+    note(head.status);
+    return inner_.upgrade(std::move(head));
+  }
+
+ private:
+  void note(int status) {
+    status_ = status;
+    begun_ = true;
+  }
+
+  http::Exchange& inner_;
+  int status_ = 0;
+  std::uint64_t bytes_ = 0;
+  bool aborted_ = false;
+};
+
+}  // namespace caisson::api

@@ -1,0 +1,114 @@
+// For tests: a Service over fakes, whose requests are FakeExchanges.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/exchange_for_test.h"
+#include "api/fleet_for_test.h"
+#include "api/service.h"
+#include "base/fd.h"
+
+namespace caisson::api {
+
+class FakeKeys final : public Keys {
+ public:
+  std::map<std::string, std::string> teams = {{"e2b_01", "team-1"}, {"e2b_02", "team-2"}};
+  io::Async<Result<std::string>> team_of(std::string key) override {
+    const auto found = teams.find(key);
+    if (found == teams.end()) {
+      co_return fail({Code::kUnauthenticated, "the API key is not known or was revoked"});
+    }
+    co_return found->second;
+  }
+};
+
+class FakeTemplates final : public Templates {
+ public:
+  std::vector<TemplateView> views;
+  std::optional<Error> failure;
+  io::Async<Result<TemplateView>> find(std::string, std::string name) override {
+    if (failure.has_value()) co_return fail(*failure);
+    for (const TemplateView& view : views) {
+      if (view.id == name) co_return view;
+    }
+    co_return fail(Error::not_found("template '" + name + "' not found"));
+  }
+  io::Async<Result<std::vector<TemplateView>>> list(std::string) override {
+    if (failure.has_value()) co_return fail(*failure);
+    co_return views;
+  }
+};
+
+class ServiceFixture {
+ public:
+  io::Loop loop{1};
+  FakeFleet fleet;
+  FakeKeys keys;
+  FakeTemplates templates;
+  std::vector<std::pair<SandboxAddress, std::string>> to_sandboxes;  // with the request's path
+
+  ServiceFixture() {
+    int ends[2];
+    VERIFY(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    log_out_ = Fd(ends[0]);
+    log_in_ = Fd(ends[1]);
+    log_.emplace(log_in_.get(), io::Log::Level::kDebug);
+    service_.emplace(Service::Parts{
+        .backend = {loop, fleet, templates, "example.com"},
+        .keys = keys,
+        .log = *log_,
+        .sandbox = [this](http::Exchange& exchange,
+                          SandboxAddress address) { return sandbox(exchange, std::move(address)); },
+        .server_counts = [] { return http::Server::Counts{.connections = 7}; },
+    });
+  }
+  Service& service() { return *service_; }
+
+  // Handles it; what came of it is in the exchange.
+  void handle(FakeExchange& exchange) { run(loop, service_->handle(exchange)); }
+
+  // A request of team 1.
+  FakeExchange call(std::string_view method, std::string_view target, std::string body = "") {
+    FakeExchange exchange(method, target, {{"X-API-KEY", "e2b_01"}}, std::move(body));
+    handle(exchange);
+    return exchange;
+  }
+  // What the log has got since the last call.
+  std::string log() {
+    std::string text(65536, '\0');
+    const ssize_t count = ::read(log_out_.get(), text.data(), text.size());
+    text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return text;
+  }
+
+ private:
+  io::Async<void> sandbox(http::Exchange& exchange, SandboxAddress address) {
+    to_sandboxes.emplace_back(std::move(address), exchange.target().path);
+    [[maybe_unused]] const Status sent =
+        co_await exchange.respond({.status = 204, .reason = "", .headers = {}}, "");
+  }
+
+  Fd log_out_, log_in_;
+  std::optional<io::Log> log_;
+  std::optional<Service> service_;
+};
+
+// The sentence of an error; empty where it is none of the status.
+inline std::string refusal(const FakeExchange& exchange, int status) {
+  EXPECT_EQ(exchange.status, status) << exchange.answer;
+  const json::Value body = exchange.answer_json();
+  const json::Value* code = body.find("code");
+  EXPECT_TRUE(code != nullptr && *code == json::Value(status)) << exchange.answer;
+  const json::Value* message = body.find("message");
+  if (message == nullptr || message->as_string() == nullptr) return "";
+  return *message->as_string();
+}
+
+}  // namespace caisson::api
