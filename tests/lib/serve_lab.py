@@ -41,7 +41,7 @@ class Server:
     def __init__(self, caller, *, arguments=(), tls=False, preset="release"):
         self.caller, self.preset = caller, preset
         self.log = caller.folder / "serve.log"
-        self.arguments = [*arguments, *(["--dev-tls", DOMAIN, "--tls-listen", "127.0.0.1:0"] if tls else [])]
+        self.arguments = [*arguments, *(["--tls-listen", "127.0.0.1:0", "--tls-domain", DOMAIN, "--tls-dev", "true"] if tls else [])]
         self.process, self.address, self.key = None, {}, ""
         self.start()
 
