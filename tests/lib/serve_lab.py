@@ -4,9 +4,9 @@ This file alone knows how the server is started and what it says then. It is cal
 
     caisson-serve --listen 127.0.0.1:0 --state-dir DIR --run-dir DIR --print-address ARG…
 
-and its first line on standard output is one JSON object: `url` (plain HTTP), and where it speaks TLS
-`domain` (with the port; sandboxes are names below it) and `ca` (the certificate to trust). The key comes
-from `caisson key create`, as an operator gets one.
+and its first line on standard output is one JSON object: `url` (plain HTTP), the first time `api_key`, and
+where it speaks TLS `domain` (with the port; sandboxes are names below it) and `ca` (the certificate to
+trust). Its sandboxes live in a folder of the run directory, apart from those of `caisson run`.
 
 Clients find the server by `environment()`: in the form "plain" all goes to one address and sandboxes are
 named by headers; in the form "domain" each has a host name of its own, as the SDKs have it by default.
@@ -41,7 +41,7 @@ class Server:
     def __init__(self, caller, *, arguments=(), tls=False, preset="release"):
         self.caller, self.preset = caller, preset
         self.log = caller.folder / "serve.log"
-        self.arguments = [*arguments, *(["--dev-tls", DOMAIN, "--tls-listen", "127.0.0.1:0"] if tls else [])]
+        self.arguments = [*arguments, *(["--tls-listen", "127.0.0.1:0", "--tls-domain", DOMAIN, "--tls-dev", "true"] if tls else [])]
         self.process, self.address, self.key = None, {}, ""
         self.start()
 
@@ -57,8 +57,7 @@ class Server:
             self.process = subprocess.Popen(command, env=self.caller.env, cwd=self.caller.home, stdin=subprocess.DEVNULL,
                                             stdout=subprocess.PIPE, stderr=log)
         self.address = json.loads(self._first_line())
-        if not self.key:
-            self.key = self.address.get("key") or self.new_key()
+        self.key = self.address.get("api_key") or self.key or self.new_key()
         return self
 
     def _first_line(self):
@@ -78,6 +77,21 @@ class Server:
         if done.returncode != 0 or not found:
             raise ServerError(f"no key: {done}")
         return found.group()
+
+    @property
+    def run_folder(self):
+        return pathlib.Path(self.caller.env["CAISSON_RUN_DIR"]) / "serve"
+
+    def sandboxes(self):
+        """What lives, and what has not been removed yet: names of folders."""
+        folder = self.run_folder / "sandboxes"
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+    def end_sandboxes(self, patience=10):
+        """Ends what the server left running; what is there still after that time."""
+        self.caller.caisson("kill", "--all", env={"CAISSON_RUN_DIR": str(self.run_folder)})
+        harness.wait_until(lambda: not self.sandboxes(), patience)
+        return self.sandboxes()
 
     def said(self, last=4000):
         """The end of its log."""
@@ -123,14 +137,14 @@ def fresh(*, images=("base",), tls=False, arguments=()):
             done = caller.caisson("image", "import", name, ARCHIVE, timeout=120)
             if done.returncode != 0:
                 raise ServerError(f"no image {name}: {done}")
+        server = Server(caller, tls=tls, arguments=arguments)
         try:
-            with Server(caller, tls=tls, arguments=arguments) as server:
+            with server:
                 yield server
         finally:
-            caller.caisson("kill", "--all")
-            left = harness.wait_until(lambda: not caller.sandboxes_left(), 10)
-        if not left:
-            raise ServerError(f"sandboxes were left behind: {caller.sandboxes_left()}")
+            left = server.end_sandboxes()
+        if left:
+            raise ServerError(f"sandboxes were left behind: {left}")
 
 
 def client_environment(form, key, *, url=None, domain=None, ca=None):
