@@ -95,6 +95,8 @@ struct PartialBlob {
   bool present = false;    // the whole blob is in the store: nothing to do, `file` is not valid
   std::string digest;      // as given to begin_blob(), else empty
   std::string name;        // in its folder
+  // The digest of the file, where who wrote it hashed it on the way: commit_blob() believes that.
+  std::string hashed;
 };
 
 // A directory in tmp that is ours until add_image(), discard() or destruction, after which the next

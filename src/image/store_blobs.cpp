@@ -90,6 +90,7 @@ Result<std::string> Store::put_blob(std::string_view bytes) {
   TRY(begin_adding());
   if (has_blob(digest)) return digest;
   TRY_ASSIGN(PartialBlob blob, begin_blob(std::nullopt));
+  blob.hashed = digest;
   for (std::string_view rest = bytes; !rest.empty();) {
     const ssize_t done = TEMP_FAILURE_RETRY(write(blob.file.get(), rest.data(), rest.size()));
     if (done < 0) {
@@ -139,7 +140,10 @@ Result<std::string> Store::commit_blob(PartialBlob blob) {
   const bool known = !blob.digest.empty();
   auto placed = [&]() -> Result<std::string> {
     TRY(enter_store_step("store-blob"));
-    TRY_ASSIGN(std::string digest, digest_of(blob.file.get()));
+    std::string digest = blob.hashed;
+    if (digest.empty()) {
+      TRY_ASSIGN(digest, digest_of(blob.file.get()));
+    }
     if (known && digest != blob.digest) {
       return fail(Error(Code::kDataLoss, "a blob should have been sha256:" + blob.digest +
                                              " and is sha256:" + digest));

@@ -14,11 +14,11 @@ namespace caisson::image {
 // In the order in which an import passes them; those of removal follow.
 inline constexpr std::array<std::string_view, 17> kStoreSteps = {
     "store-begin",      // nothing is there
-    "store-blob",       // a blob's bytes are written, not hashed yet
+    "store-workspace",  // the archive is copied, and the workspace's folder is made
+    "store-unpack",     // the worker has unpacked
+    "store-blob",       // a blob's bytes are written, not in place
     "store-blob-move",  // synced, not in place
     "store-blob-done",  // in place, the folder not synced
-    "store-workspace",  // the workspace's folder is made
-    "store-unpack",     // the worker has unpacked
     "store-info",       // the root file system's info is written
     "store-move",       // synced, not in place
     "store-moved",      // in place, the folder not synced

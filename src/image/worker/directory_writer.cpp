@@ -42,11 +42,28 @@ Result<int> DirectoryWriter::open_parent(NodeId node) {
   return parent_.get();
 }
 
-Status DirectoryWriter::set_owner(int parent_fd, NodeId node, const EntryAttributes& attributes) {
-  if (layout_ == IdLayout::kSingle) return {};
-  if (fchownat(parent_fd, std::string(tree_.name(node)).c_str(), attributes.uid, attributes.gid,
-               AT_SYMLINK_NOFOLLOW) != 0) {
+bool DirectoryWriter::owned(const struct stat& status, const EntryAttributes& attributes) const {
+  return layout_ == IdLayout::kSingle ||
+         (status.st_uid == attributes.uid && status.st_gid == attributes.gid);
+}
+
+Status DirectoryWriter::set_owner_and_mode(int parent_fd, NodeId node,
+                                           const EntryAttributes& attributes) {
+  const std::string name(tree_.name(node));
+  struct stat status = {};
+  if (fstatat(parent_fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    return fail_node(node, "look at it");
+  }
+  const bool owner = !owned(status, attributes);
+  if (owner &&
+      fchownat(parent_fd, name.c_str(), attributes.uid, attributes.gid, AT_SYMLINK_NOFOLLOW) != 0) {
     return fail_node(node, "set the owner");
+  }
+  if (S_ISLNK(status.st_mode)) return {};  // has no permissions
+  // A change of the owner takes set-uid bits away.
+  if ((owner || (status.st_mode & 07777) != attributes.mode) &&
+      fchmodat(parent_fd, name.c_str(), attributes.mode, 0) != 0) {
+    return fail_node(node, "set the mode");
   }
   return {};
 }
@@ -78,14 +95,10 @@ Status DirectoryWriter::make_directory(NodeId node, const EntryAttributes& attri
   }
   TRY_ASSIGN(const int parent_fd, open_parent(node));
   const std::string name(tree_.name(node));
-  if (!existing && mkdirat(parent_fd, name.c_str(), 0700) != 0) {
+  if (!existing && mkdirat(parent_fd, name.c_str(), attributes.mode & 0777) != 0) {
     return fail_node(node, "make the directory");
   }
-  TRY(set_owner(parent_fd, node, attributes));
-  if (fchmodat(parent_fd, name.c_str(), attributes.mode, 0) != 0) {
-    return fail_node(node, "set the mode");
-  }
-  return {};
+  return set_owner_and_mode(parent_fd, node, attributes);
 }
 
 Status DirectoryWriter::make_symlink(NodeId node, std::string_view target,
@@ -95,18 +108,19 @@ Status DirectoryWriter::make_symlink(NodeId node, std::string_view target,
       0) {
     return fail_node(node, "make the symbolic link");
   }
-  TRY(set_owner(parent_fd, node, attributes));
+  TRY(set_owner_and_mode(parent_fd, node, attributes));
   return set_time(parent_fd, node, attributes);
 }
 
 Status DirectoryWriter::make_pipe(NodeId node, const EntryAttributes& attributes) {
+  EntryAttributes all = attributes;
+  all.mode &= 0777;
   TRY_ASSIGN(const int parent_fd, open_parent(node));
-  if (mknodat(parent_fd, std::string(tree_.name(node)).c_str(), S_IFIFO | (attributes.mode & 0777),
-              0) != 0) {
+  if (mknodat(parent_fd, std::string(tree_.name(node)).c_str(), S_IFIFO | all.mode, 0) != 0) {
     return fail_node(node, "make the pipe");
   }
-  TRY(set_owner(parent_fd, node, attributes));
-  return set_time(parent_fd, node, attributes);
+  TRY(set_owner_and_mode(parent_fd, node, all));
+  return set_time(parent_fd, node, all);
 }
 
 Status DirectoryWriter::link(NodeId node, NodeId target) {
@@ -124,9 +138,10 @@ Status DirectoryWriter::begin_file(NodeId node, std::uint64_t size,
   TRY_ASSIGN(const int parent_fd, open_parent(node));
   file_node_ = node;
   file_size_ = size;
+  file_end_ = 0;
   file_attributes_ = attributes;
   file_ = Fd(openat(parent_fd, std::string(tree_.name(node)).c_str(),
-                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, attributes.mode & 0777));
   if (!file_.valid()) return fail_node(node, "make the file");
   return {};
 }
@@ -139,20 +154,24 @@ Status DirectoryWriter::write_file(std::string_view bytes, std::uint64_t offset)
     bytes.remove_prefix(static_cast<std::size_t>(done));
     offset += static_cast<std::uint64_t>(done);
   }
+  file_end_ = offset;
   return {};
 }
 
 Status DirectoryWriter::end_file() {
   const Fd file = std::move(file_);
-  if (ftruncate(file.get(), static_cast<off_t>(file_size_)) != 0) {
+  if (file_end_ != file_size_ && ftruncate(file.get(), static_cast<off_t>(file_size_)) != 0) {
     return fail_node(file_node_, "set the size");
   }
-  if (layout_ != IdLayout::kSingle &&
+  struct stat status = {};
+  if (fstat(file.get(), &status) != 0) return fail_node(file_node_, "look at it");
+  if (!owned(status, file_attributes_) &&
       fchown(file.get(), file_attributes_.uid, file_attributes_.gid) != 0) {
     return fail_node(file_node_, "set the owner");
   }
-  // After the owner, whose change takes the set-uid bit away.
-  if (fchmod(file.get(), file_attributes_.mode) != 0) {
+  // After the owner, whose change takes the set-uid bit away; it was made without it.
+  if ((status.st_mode & 07777) != file_attributes_.mode &&
+      fchmod(file.get(), file_attributes_.mode) != 0) {
     return fail_node(file_node_, "set the mode");
   }
   const timespec times[2] = {file_attributes_.modified, file_attributes_.modified};

@@ -3,6 +3,8 @@
 // the two disagree the kernel's word ends the work. The worker's own root is that directory too.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <string>
 #include <vector>
 
@@ -39,7 +41,10 @@ class DirectoryWriter final : public RootfsWriter {
   Result<Fd> open_directory(NodeId directory) const;
   // The descriptor of the node's directory, valid until the next call.
   Result<int> open_parent(NodeId node);
-  Status set_owner(int parent_fd, NodeId node, const EntryAttributes& attributes);
+  // Owner and permissions, as far as they are not what they should be: most are when they are made,
+  // and every change costs the file system a note in its journal.
+  Status set_owner_and_mode(int parent_fd, NodeId node, const EntryAttributes& attributes);
+  bool owned(const struct stat& status, const EntryAttributes& attributes) const;
   Status set_time(int parent_fd, NodeId node, const EntryAttributes& attributes);
   std::unexpected<Error> fail_node(NodeId node, std::string_view what) const;
 
@@ -51,7 +56,7 @@ class DirectoryWriter final : public RootfsWriter {
   // The file under way.
   NodeId file_node_ = kNoNode;
   Fd file_;
-  std::uint64_t file_size_ = 0;
+  std::uint64_t file_size_ = 0, file_end_ = 0;  // its size, and what has been written of it
   EntryAttributes file_attributes_;
   // Directories' times, by their slot: set at the end, since every entry made in one changes them.
   std::vector<Time> times_;
