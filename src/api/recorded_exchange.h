@@ -48,6 +48,7 @@ class RecordedExchange final : public http::Exchange {
     inner_.abort();
   }
   io::Async<void> wait_gone() override { return inner_.wait_gone(); }
+  void on_gone(std::function<void()> call) override { inner_.on_gone(std::move(call)); }
   bool gone() const override { return inner_.gone(); }
   io::Async<Result<Upgraded>> upgrade(http::ResponseHead head) override {
     note(head.status);
