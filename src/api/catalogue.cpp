@@ -25,7 +25,8 @@ std::string without_default_tag(std::string_view name) {
 // Blocks.
 Status look_for_image(const std::string& image) {
   TRY_ASSIGN(image::Store store, image::Store::open());
-  return store.find(image).transform([](const std::string&) {});
+  TRY(store.find(image));
+  return {};
 }
 
 }  // namespace

@@ -16,7 +16,6 @@
 
 #include "api/catalogue.h"
 #include "api/database_keys.h"
-#include "api/e2b/envd.h"
 #include "api/service.h"
 #include "base/json.h"
 #include "base/paths.h"
@@ -272,10 +271,9 @@ int Program::run() {
           {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = config_.tls.domain},
       .keys = *keys_,
       .log = log_,
-      .sandbox =
-          [this](http::Exchange& exchange, SandboxAddress address) {
-            return e2b::serve_sandbox(*fleet_, exchange, std::move(address));
-          },
+      .sandbox = [](http::Exchange& exchange, SandboxAddress) -> io::Async<void> {
+        co_await exchange.respond({.status = 501}, "");
+      },
       .server_counts = [this] { return server_->counts(); }});
   http::Limits limits;
   limits.connections = config_.max_connections;

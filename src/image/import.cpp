@@ -10,7 +10,7 @@
 #include "image/files.h"
 #include "image/manifest.h"
 #include "image/rootfs_worker.h"
-#include "image/sha256.h"
+#include "base/sha256.h"
 #include "image/store_steps.h"
 
 namespace caisson::image {
