@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "api/e2b/list.h"
+#include "api/e2b/nameless.h"
 #include "api/e2b/not_here.h"
 #include "api/e2b/sandboxes.h"
 #include "api/e2b/templates.h"
 #include "api/v1.h"
-#include "base/secret.h"
 
 namespace caisson::api {
 namespace {
@@ -16,14 +16,6 @@ constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf
 
 bool is_read(const http::Exchange& exchange) {
   return exchange.request().method == "GET" || exchange.request().method == "HEAD";
-}
-
-// Paths of the data plane that the control plane does not have.
-bool is_envd_path(const http::Target& target) {
-  if (target.segments.empty()) return false;
-  const std::string& first = target.segments.front();
-  return first == "process.Process" || first == "filesystem.Filesystem" || first == "files" ||
-         first == "envs";
 }
 
 }  // namespace
@@ -46,7 +38,10 @@ io::Async<void> Service::handle(http::Exchange& exchange) {
     instruments_.begin(trace.plane);
     co_await send(recorded, error_answer(address.error(), exchange.id()));
   } else {
-    if (!address->has_value()) *address = address_by_token(exchange);
+    if (!address->has_value()) {
+      const auto served = e2b::find_by_secret(parts_.backend.fleet, exchange);
+      if (served != nullptr) address->emplace(served->view().id, kEnvdPort);
+    }
     if (address->has_value()) {
       trace.sandbox = (*address)->id;
       trace.port = (*address)->port;
@@ -121,18 +116,6 @@ std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const 
   return Answer::text(
       200, kPrometheus,
       instruments_.text({parts_.server_counts(), parts_.backend.fleet.all_running().size()}));
-}
-
-std::optional<SandboxAddress> Service::address_by_token(const http::Exchange& exchange) const {
-  const auto token = exchange.request().headers.get("X-Access-Token");
-  if (!token.has_value() || token->empty() || !is_envd_path(exchange.target())) {
-    return std::nullopt;
-  }
-  std::optional<SandboxAddress> address;
-  for (const auto& served : parts_.backend.fleet.all_running()) {
-    if (same_secret(served->view().access_token, *token)) address = {served->view().id, kEnvdPort};
-  }
-  return address;
 }
 
 void Service::log_request(const RecordedExchange& exchange, const Trace& trace,

@@ -43,8 +43,10 @@ class Service {
   enum class State : std::uint8_t { kStarting, kReady, kStopping };
   void set_state(State state) { state_ = state; }
 
-  // Every route, for the test that each is documented.
+  // Every route that needs a key, and every path that needs none: for the test that each is
+  // documented.
   const std::vector<Route>& routes() const { return routes_; }
+  static constexpr std::string_view kOwnPaths[] = {"/healthz", "/health", "/readyz", "/metrics"};
 
  private:
   // What the access log says beside the request itself.
@@ -60,8 +62,6 @@ class Service {
                    std::chrono::nanoseconds time) const;
   // Those that speak of the server itself; nullopt: the path is another's.
   std::optional<Answer> own_answer(const http::Exchange& exchange) const;
-  // The sandbox that a request without an address shows a token of.
-  std::optional<SandboxAddress> address_by_token(const http::Exchange& exchange) const;
 
   Parts parts_;
   std::vector<Route> routes_;

@@ -98,16 +98,6 @@ TEST_F(ServiceTest, ATokenNamesItsSandboxWhereNothingElseDoes) {
                                                            "/process.Process/Start")));
 }
 
-TEST_F(ServiceTest, ATokenOfNobodyNamesNothing) {
-  fleet.add("i1").view_now.access_token = "";
-  for (const char* token : {"token-of-i1", ""}) {
-    FakeExchange exchange("POST", "/process.Process/Start", {{"X-Access-Token", token}});
-    handle(exchange);
-    EXPECT_EQ(exchange.status, 404);
-  }
-  EXPECT_TRUE(to_sandboxes.empty());
-}
-
 TEST_F(ServiceTest, ATokenOpensNothingOfTheControlPlane) {
   fleet.add("i1");
   FakeExchange exchange("GET", "/sandboxes/i1", {{"X-Access-Token", "token-of-i1"}});

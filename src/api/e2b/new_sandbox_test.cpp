@@ -153,7 +153,7 @@ TEST(NewSandboxTest, AMaskIsAHost) {
                     .has_value())
         << mask;
   }
-  for (const char* mask : {"a b", "http://x", "a/b", "x:${PORT}${PORT}", "-x"}) {
+  for (const char* mask : {"a b", "http://example.com", "a/b", "x:${PORT}${PORT}", "-x"}) {
     EXPECT_NE(refusal(R"({"templateID":"base","network":{"maskRequestHost":")" + std::string(mask) +
                       R"("}})"),
               "")

@@ -1,0 +1,57 @@
+#include "api/e2b/nameless.h"
+
+#include <charconv>
+#include <functional>
+
+#include "api/e2b/signature.h"
+#include "base/secret.h"
+
+namespace caisson::api::e2b {
+namespace {
+
+// Paths of the data plane that the control plane does not have.
+bool is_envd_path(const http::Target& target) {
+  if (target.segments.empty()) return false;
+  const std::string& first = target.segments.front();
+  return first == "process.Process" || first == "filesystem.Filesystem" || first == "files" ||
+         first == "envs";
+}
+
+// Every one is compared, so that the time does not tell which was meant.
+std::shared_ptr<fleet::Served> find_running(
+    fleet::Fleet& fleet, const std::function<bool(const std::string& token)>& fits) {
+  std::shared_ptr<fleet::Served> found;
+  for (const auto& served : fleet.all_running()) {
+    const std::string& token = served->view().access_token;
+    if (!token.empty() && fits(token)) found = served;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::shared_ptr<fleet::Served> find_by_secret(fleet::Fleet& fleet, const http::Exchange& exchange) {
+  const http::Target& target = exchange.target();
+  if (!is_envd_path(target)) return nullptr;
+  if (const auto token = exchange.request().headers.get("X-Access-Token")) {
+    return find_running(fleet, [&](const std::string& own) { return same_secret(own, *token); });
+  }
+  const auto signature = target.query_value("signature");
+  if (!signature.has_value() || target.path != "/files") return nullptr;
+  const std::string_view path = target.query_value("path").value_or("");
+  const std::string_view user = target.query_value("username").value_or("");
+  const FileAccess access =
+      exchange.request().method == "POST" ? FileAccess::kWrite : FileAccess::kRead;
+  std::optional<std::int64_t> expires;
+  if (const auto text = target.query_value("signature_expiration")) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+    if (error != std::errc() || end != text->data() + text->size()) return nullptr;
+    expires = number;
+  }
+  return find_running(fleet, [&](const std::string& own) {
+    return same_secret(sign_file(path, access, user, own, expires), *signature);
+  });
+}
+
+}  // namespace caisson::api::e2b
