@@ -8,7 +8,7 @@ import tarfile
 
 import support
 
-COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "cp", "image pull", "image import",
+COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "pause", "resume", "cp", "image pull", "image import",
             "image export", "image build", "image ls", "image inspect", "image tag", "image rm", "image gc", "doctor", "completion"]
 
 
