@@ -10,7 +10,7 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 27> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 28> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
@@ -34,6 +34,7 @@ constexpr std::array<CommandEntry, 27> kCommands = {{{&kRunTable, run_run},
                                                      {&kTeamCreateTable, run_team_create},
                                                      {&kTeamLsTable, run_team_ls},
                                                      {&kTeamSetTable, run_team_set},
+                                                     {&kServeTable, run_serve},
                                                      {&kDoctorTable, run_doctor},
                                                      {&kCompletionTable, run_completion},
                                                      {&kManTable, run_man}}};

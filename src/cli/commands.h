@@ -23,7 +23,7 @@ extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTab
     kPauseTable, kResumeTable, kCpTable, kImagePullTable, kImageImportTable, kImageExportTable,
     kImageBuildTable, kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable,
     kImageGcTable, kKeyCreateTable, kKeyLsTable, kKeyRmTable, kTeamCreateTable, kTeamLsTable,
-    kTeamSetTable, kDoctorTable, kCompletionTable, kManTable;
+    kTeamSetTable, kServeTable, kDoctorTable, kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed);
 int run_shell(const Parsed& parsed);
@@ -49,6 +49,7 @@ int run_key_rm(const Parsed& parsed);
 int run_team_create(const Parsed& parsed);
 int run_team_ls(const Parsed& parsed);
 int run_team_set(const Parsed& parsed);
+int run_serve(const Parsed& parsed);
 int run_doctor(const Parsed& parsed);
 int run_completion(const Parsed& parsed);
 int run_man(const Parsed& parsed);
