@@ -2,7 +2,7 @@
 #include "api/e2b/entry.h"
 #include "api/e2b/messages.h"
 #include "api/e2b/path.h"
-#include "api/e2b/service.h"
+#include "api/e2b/methods.h"
 
 namespace caisson::api::e2b {
 

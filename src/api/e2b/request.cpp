@@ -35,12 +35,17 @@ Result<std::string> user_of(const Request& request) {
   return name.empty() ? request.sandbox->default_user() : name;
 }
 
-io::Async<Result<Account>> look_up(const Request& request, std::string name) {
-  // The guest knows more forms of users than clients may name: "user:group" is none.
-  if (name.empty() || name.find_first_of(":\n") != std::string::npos ||
-      name.find('\0') != std::string::npos) {
-    co_return fail(invalid_user(name));
+Status check_user_name(std::string_view name) {
+  if (name.empty() || name.find(':') != std::string_view::npos ||
+      name.find('\0') != std::string_view::npos ||
+      name.find_first_not_of("0123456789") == std::string_view::npos) {
+    return fail(invalid_user(name));
   }
+  return {};
+}
+
+io::Async<Result<Account>> look_up(const Request& request, std::string name) {
+  CO_TRY(check_user_name(name));
   proto::Fields fields;
   fields.put_u8(Tag::kOperation, static_cast<std::uint8_t>(proto::FileOperation::kLookupUser))
       .put(Tag::kUserName, name);
@@ -54,7 +59,6 @@ io::Async<Result<Account>> look_up(const Request& request, std::string name) {
   if (events->empty()) co_return fail(Error::internal("the guest told nothing of a user"));
   auto event = FieldReader::parse(events->front());
   if (!event.has_value()) co_return fail(std::move(event).error());
-  // A number without an entry is a user of nobody's.
   if (!event->has(Tag::kUserName)) co_return fail(invalid_user(name));
   const auto uid = event->number(Tag::kUid), gid = event->number(Tag::kGid);
   const auto home = event->text(Tag::kHome);

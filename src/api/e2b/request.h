@@ -47,7 +47,10 @@ struct Account {
 // Who asks: the user of `Authorization: Basic`, whose password means nothing; else the sandbox's
 // default. Error: unauthenticated.
 Result<std::string> user_of(const Request& request);
-// Error: unauthenticated "invalid username: 'x'", where there is none of that name.
+// Whether it can be a user's name: "invalid username: 'x'" (unauthenticated) for what the guest
+// would understand as more than that, as "user:group" and numbers.
+Status check_user_name(std::string_view name);
+// The same error where there is none of that name.
 io::Async<Result<Account>> look_up(const Request& request, std::string name);
 // user_of() and look_up().
 io::Async<Result<Account>> account_of(const Request& request);

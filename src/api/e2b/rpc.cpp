@@ -124,6 +124,17 @@ io::Async<void> while_watched(const Request& request, io::Async<void> streaming)
   if (ended) request.exchange.abort();
 }
 
+io::Async<void> while_client_waits(const Request& request, io::Async<void> work) {
+  auto patience = [](const Request& of) -> io::Async<void> {
+    constexpr auto kLongest = std::chrono::hours(1);
+    const auto now = io::Clock::now();
+    co_await io::Loop::sleep(std::max<io::Clock::duration>(
+        of.deadline.value_or(now + kLongest) - now, io::Clock::duration::zero()));
+  };
+  io::Async<void> either = io::race(until_gone(request.exchange), patience(request));
+  co_await io::race(std::move(work), std::move(either));
+}
+
 std::chrono::seconds ping_interval(const Request& request) {
   const auto header = request.header("Keepalive-Ping-Interval");
   if (!header.has_value()) return kUsualPing;

@@ -56,6 +56,9 @@ class RpcAnswer {
 // killed: they ask for its health and learn that it has gone.
 io::Async<void> while_watched(const Request& request, io::Async<void> streaming);
 
+// Runs the coroutine until it ends or the client leaves or its deadline comes, whichever is first.
+io::Async<void> while_client_waits(const Request& request, io::Async<void> work);
+
 // Keepalive-Ping-Interval in seconds, within sensible bounds.
 std::chrono::seconds ping_interval(const Request& request);
 

@@ -5,7 +5,7 @@
 
 #include "api/e2b/entry.h"
 #include "api/e2b/messages.h"
-#include "api/e2b/service.h"
+#include "api/e2b/methods.h"
 #include "base/secret.h"
 
 namespace caisson::api::e2b {

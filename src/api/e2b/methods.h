@@ -25,6 +25,9 @@ struct StreamMethod {
                                RpcAnswer& answer);
 };
 
+// process.Process/StreamInput, the one call that takes a stream; returns when it has ended.
+io::Async<Status> stream_input(const Request& request, Encoding encoding);
+
 std::span<const UnaryMethod> process_methods();
 std::span<const StreamMethod> process_streams();
 std::span<const UnaryMethod> filesystem_methods();
