@@ -16,6 +16,7 @@
 
 #include "api/catalogue.h"
 #include "api/database_keys.h"
+#include "api/e2b/envd.h"
 #include "api/service.h"
 #include "base/json.h"
 #include "base/paths.h"
@@ -152,6 +153,7 @@ class Program {
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
   std::optional<fleet::LocalFleet> fleet_;
+  std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
   std::unique_ptr<io::Listener> listener_;
   std::optional<http::Server> server_;
@@ -246,14 +248,16 @@ int Program::run() {
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
   keys_.emplace(*database_keys_);
+  data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{
       .backend =
           {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = config_.tls.domain},
       .keys = *keys_,
       .log = log_,
-      .sandbox = [](http::Exchange& exchange, SandboxAddress) -> io::Async<void> {
-        co_await exchange.respond({.status = 501}, "");
-      },
+      .sandbox =
+          [this](http::Exchange& exchange, SandboxAddress address) {
+            return data_plane_->serve(exchange, std::move(address));
+          },
       .server_counts = [this] { return server_->counts(); }});
   http::Limits limits;
   limits.connections = config_.max_connections;

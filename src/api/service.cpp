@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/e2b/envd.h"
 #include "api/e2b/list.h"
 #include "api/e2b/not_here.h"
 #include "api/e2b/sandboxes.h"
@@ -126,7 +127,7 @@ std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const 
 std::optional<SandboxAddress> Service::address_by_token(const http::Exchange& exchange) const {
   const auto token = exchange.request().headers.get("X-Access-Token");
   if (!token.has_value() || token->empty() || !is_envd_path(exchange.target())) {
-    return std::nullopt;
+    return e2b::address_by_signature(parts_.backend.fleet, exchange);
   }
   std::optional<SandboxAddress> address;
   for (const auto& served : parts_.backend.fleet.all_running()) {

@@ -1,8 +1,8 @@
 // filesystem.Filesystem: what there is, directories, moving and removing. Watching is in watch.cpp.
 #include "api/e2b/entry.h"
 #include "api/e2b/messages.h"
-#include "api/e2b/path.h"
 #include "api/e2b/methods.h"
+#include "api/e2b/path.h"
 
 namespace caisson::api::e2b {
 

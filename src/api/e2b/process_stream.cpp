@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "api/e2b/messages.h"
+#include "api/e2b/methods.h"
 #include "api/e2b/path.h"
 #include "api/e2b/process.h"
-#include "api/e2b/methods.h"
 #include "base/verdict.h"
 
 namespace caisson::api::e2b {
