@@ -114,6 +114,7 @@ class FakeExchange final : public http::Exchange {
   }
   void abort() override { aborted = true; }
   io::Async<void> wait_gone() override { co_return; }
+  void on_gone(std::function<void()>) override {}
   bool gone() const override {
     return aborted || (gone_at.has_value() && answer.size() >= *gone_at);
   }

@@ -38,6 +38,7 @@ Loop::~Loop() = default;
 
 void Loop::run() {
   state_->context.run();
+  state_->context.restart();
 }
 
 void Loop::stop() {

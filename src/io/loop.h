@@ -26,7 +26,8 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Runs until stop(). Coroutines that still wait are then destroyed with the loop.
+  // Runs until stop(), and goes on when it is called again. Coroutines that still wait are
+  // destroyed with the loop.
   void run();
   // From the loop's thread or a signal that the loop took (on_signal).
   void stop();

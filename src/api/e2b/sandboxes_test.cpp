@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/body.h"
 #include "api/service_for_test.h"
 
 namespace caisson::api {
