@@ -17,6 +17,9 @@ void check(bool holds) {
 void resolve(std::string_view user, std::string_view passwd, std::string_view group) {
   const guest::AccountFiles files{[passwd] { return Result<std::string>(std::string(passwd)); },
                                   [group] { return Result<std::string>(std::string(group)); }};
+  const guest::AccountNames names = guest::AccountNames::read(files);
+  check(names.user(0).find_first_of(":\n") == std::string_view::npos);
+  check(names.group(0).find_first_of(":\n") == std::string_view::npos);
   const Result<guest::Account> account = guest::resolve_user(user, files);
   if (!account.has_value()) return;
   check(account->groups.size() <= guest::kMaxSupplementaryGroups);

@@ -230,8 +230,9 @@ class Sandbox {
   Status set_deadline(std::uint64_t from_now_ms);
   // Holds everything that commands run, with its memory and its pids, until it is resumed. Files
   // can be read and written meanwhile; commands are refused. The deadline goes on to count, and so
-  // does the time of commands that have one. Asking for what is so already is no error. Errors: failed_precondition (this host cannot: docs of `caisson
-  // pause`), deadline_exceeded (something would not stop within a second; nothing is held).
+  // does the time of commands that have one. Asking for what is so already is no error. Errors:
+  // failed_precondition (this host cannot: docs of `caisson pause`), deadline_exceeded (something
+  // would not stop within a second; nothing is held).
   Status pause();
   Status resume();
   Result<SandboxUsage> usage();

@@ -16,6 +16,7 @@
 
 #include "api/catalogue.h"
 #include "api/database_keys.h"
+#include "api/e2b/envd.h"
 #include "api/service.h"
 #include "base/json.h"
 #include "base/paths.h"
@@ -37,16 +38,14 @@ constexpr std::chrono::seconds kDrainTime{15};
 struct Arguments {
   std::string config;
   std::vector<policy::GivenFlag> flags;
-  bool print_config = false, print_address = false, help = false;
+  bool print_config = false, print_address = false;
 };
 
 Result<Arguments> parse_arguments(int count, char** values) {
   Arguments arguments;
   for (int at = 1; at < count; ++at) {
     std::string_view flag = values[at];
-    if (flag == "--help" || flag == "-h") {
-      arguments.help = true;
-    } else if (flag == "--print-config") {
+    if (flag == "--print-config") {
       arguments.print_config = true;
     } else if (flag == "--print-address") {
       arguments.print_address = true;
@@ -70,24 +69,6 @@ Result<Arguments> parse_arguments(int count, char** values) {
     }
   }
   return arguments;
-}
-
-void print_help() {
-  std::puts(
-      "usage: caisson serve [OPTIONS]\n\n"
-      "Serves sandboxes over HTTP: the API that E2B's SDKs speak, and Caisson's own. The "
-      "sandboxes\n"
-      "that it made go on when it stops, and are taken up when it starts again.\n\n"
-      "  --config FILE        the configuration");
-  for (const policy::ServerSetting& setting : policy::server_settings()) {
-    const std::string left = std::string(setting.flag) + " " + std::string(setting.value);
-    std::printf("  %-20s %s\n", left.c_str(), std::string(setting.help).c_str());
-  }
-  std::puts(
-      "  --print-config       what holds, as a configuration, and nothing else\n"
-      "  --print-address      when it serves, one line of JSON on stdout: addresses, and the first "
-      "key\n\n"
-      "example: caisson serve --listen 127.0.0.1:3000");
 }
 
 // Every connection and sandbox takes descriptors.
@@ -172,6 +153,7 @@ class Program {
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
   std::optional<fleet::LocalFleet> fleet_;
+  std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
   std::unique_ptr<io::Listener> listener_;
   std::optional<http::Server> server_;
@@ -266,14 +248,16 @@ int Program::run() {
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
   keys_.emplace(*database_keys_);
+  data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{
       .backend =
           {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = config_.tls.domain},
       .keys = *keys_,
       .log = log_,
-      .sandbox = [](http::Exchange& exchange, SandboxAddress) -> io::Async<void> {
-        co_await exchange.respond({.status = 501}, "");
-      },
+      .sandbox =
+          [this](http::Exchange& exchange, SandboxAddress address) {
+            return data_plane_->serve(exchange, std::move(address));
+          },
       .server_counts = [this] { return server_->counts(); }});
   http::Limits limits;
   limits.connections = config_.max_connections;
@@ -297,10 +281,6 @@ int serve(int count, char** values) {
   };
   auto arguments = parse_arguments(count, values);
   if (!arguments.has_value()) return say(arguments.error());
-  if (arguments->help) {
-    print_help();
-    return 0;
-  }
   auto config = policy::load_server_config(arguments->config, arguments->flags);
   if (!config.has_value()) return say(config.error());
   if (arguments->print_config) {

@@ -1,5 +1,6 @@
 // The texts that come from the command table: help, man pages and completions.
 #include <algorithm>
+#include <array>
 
 #include "cli/args.h"
 
@@ -133,6 +134,27 @@ std::string bash_reply(Complete complete, std::string_view words) {
   return ":";
 }
 
+// Commands of two words: the first one, and what stands behind it in a list of commands.
+struct Group {
+  std::string_view word;
+  std::string_view summary;
+};
+constexpr std::array<Group, 3> kGroups = {{{"image", "Images of the local store"},
+                                           {"key", "API keys of the server"},
+                                           {"team", "Teams of the server"}}};
+
+// The second words of a group's commands.
+std::string group_words(std::string_view group, std::span<const CommandTable* const> commands) {
+  std::string words;
+  for (const CommandTable* command : commands) {
+    const std::size_t space = command->name.find(' ');
+    if (command->hidden || space == std::string_view::npos) continue;
+    if (command->name.substr(0, space) != group) continue;
+    (words += words.empty() ? "" : " ") += command->name.substr(space + 1);
+  }
+  return words;
+}
+
 std::string bash_script(std::span<const CommandTable* const> commands) {
   std::string names;
   for (const CommandTable* command : commands) {
@@ -150,14 +172,13 @@ std::string bash_script(std::span<const CommandTable* const> commands) {
       names +
       " --help --version' -- \"$word\")\n"
       "    return\n  fi\n"
-      "  if [[ $command == image && $COMP_CWORD -ge 3 ]]; then\n"
-      "    command=\"image ${COMP_WORDS[2]}\" at=3\n  fi\n"
+      "  if ((COMP_CWORD >= 3)); then\n    case \"$command\" in\n      ";
+  for (std::size_t i = 0; i < kGroups.size(); ++i) (out += i == 0 ? "" : "|") += kGroups[i].word;
+  out +=
+      ") command=\"$command ${COMP_WORDS[2]}\" at=3 ;;\n    esac\n  fi\n"
       "  case \"$command\" in\n";
-  std::string image_words;
   for (const CommandTable* command : commands) {
     if (command->hidden) continue;
-    if (command->name.starts_with("image "))
-      (image_words += image_words.empty() ? "" : " ") += command->name.substr(6);
     out += "    " + single_quoted(command->name) + ")\n";
     std::string options = "--help";
     std::string cases;
@@ -182,9 +203,10 @@ std::string bash_script(std::span<const CommandTable* const> commands) {
         options + "' -- \"$word\")\n      else\n        " +
         bash_reply(command->complete, command->words) + "\n      fi ;;\n";
   }
-  out += "    image) mapfile -t COMPREPLY < <(compgen -W '" + image_words +
-         "' -- \"$word\") ;;\n  esac\n}\ncomplete -F _caisson caisson\n";
-  return out;
+  for (const Group& group : kGroups)
+    out += "    " + std::string(group.word) + ") mapfile -t COMPREPLY < <(compgen -W '" +
+           group_words(group.word, commands) + "' -- \"$word\") ;;\n";
+  return out + "  esac\n}\ncomplete -F _caisson caisson\n";
 }
 
 std::string zsh_script() {
@@ -218,17 +240,15 @@ std::string fish_script(std::span<const CommandTable* const> commands) {
   std::string out =
       "# fish completion for caisson; made by `caisson completion fish`.\n"
       "complete -c caisson -n __fish_use_subcommand -f -l version -d 'Show the version'\n";
-  bool image_seen = false;
+  for (const Group& group : kGroups)
+    out += "complete -c caisson -n __fish_use_subcommand -f -a " + std::string(group.word) +
+           " -d " + single_quoted(group.summary) + "\n";
   for (const CommandTable* command : commands) {
     if (command->hidden) continue;
     std::string condition = "__fish_seen_subcommand_from " + std::string(command->name);
     if (const std::size_t space = command->name.find(' '); space != std::string_view::npos) {
       const std::string first(command->name.substr(0, space));
       const std::string second(command->name.substr(space + 1));
-      if (!image_seen)
-        out += "complete -c caisson -n __fish_use_subcommand -f -a " + first +
-               " -d 'Images of the local store'\n";
-      image_seen = true;
       out += "complete -c caisson -n '__fish_seen_subcommand_from " + first + "' -f -a " + second +
              " -d " + single_quoted(command->summary) + "\n";
       condition =

@@ -10,7 +10,7 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 21> kCommands = {{{&kRunTable, run_run},
+constexpr std::array<CommandEntry, 28> kCommands = {{{&kRunTable, run_run},
                                                      {&kShellTable, run_shell},
                                                      {&kExecTable, run_exec},
                                                      {&kPsTable, run_ps},
@@ -28,6 +28,13 @@ constexpr std::array<CommandEntry, 21> kCommands = {{{&kRunTable, run_run},
                                                      {&kImageTagTable, run_image_tag},
                                                      {&kImageRmTable, run_image_rm},
                                                      {&kImageGcTable, run_image_gc},
+                                                     {&kKeyCreateTable, run_key_create},
+                                                     {&kKeyLsTable, run_key_ls},
+                                                     {&kKeyRmTable, run_key_rm},
+                                                     {&kTeamCreateTable, run_team_create},
+                                                     {&kTeamLsTable, run_team_ls},
+                                                     {&kTeamSetTable, run_team_set},
+                                                     {&kServeTable, run_serve},
                                                      {&kDoctorTable, run_doctor},
                                                      {&kCompletionTable, run_completion},
                                                      {&kManTable, run_man}}};

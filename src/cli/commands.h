@@ -22,7 +22,8 @@ struct CommandEntry {
 extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTable, kKillTable,
     kPauseTable, kResumeTable, kCpTable, kImagePullTable, kImageImportTable, kImageExportTable,
     kImageBuildTable, kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable,
-    kImageGcTable, kDoctorTable, kCompletionTable, kManTable;
+    kImageGcTable, kKeyCreateTable, kKeyLsTable, kKeyRmTable, kTeamCreateTable, kTeamLsTable,
+    kTeamSetTable, kServeTable, kDoctorTable, kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed);
 int run_shell(const Parsed& parsed);
@@ -42,6 +43,13 @@ int run_image_inspect(const Parsed& parsed);
 int run_image_tag(const Parsed& parsed);
 int run_image_rm(const Parsed& parsed);
 int run_image_gc(const Parsed& parsed);
+int run_key_create(const Parsed& parsed);
+int run_key_ls(const Parsed& parsed);
+int run_key_rm(const Parsed& parsed);
+int run_team_create(const Parsed& parsed);
+int run_team_ls(const Parsed& parsed);
+int run_team_set(const Parsed& parsed);
+int run_serve(const Parsed& parsed);
 int run_doctor(const Parsed& parsed);
 int run_completion(const Parsed& parsed);
 int run_man(const Parsed& parsed);

@@ -43,6 +43,7 @@ struct BoxStream::State {
   box::Credit credit;
   bool closed = false;    // CLOSE came, or the connection ended
   bool finished = false;  // FINISH was sent
+  bool has_sent = false;  // DATA or FINISH, which may still be on its way
   io::Event readable, writable;
 
   void add(Message message) {
@@ -81,8 +82,13 @@ struct BoxClient::State : std::enable_shared_from_this<BoxClient::State> {
   void send(std::uint32_t stream, FrameType type, std::uint8_t detail, std::string_view payload) {
     if (gone) return;
     // Within a stream the order is kept: its end waits behind its bytes.
-    const bool after_data = type == FrameType::kData || type == FrameType::kFinish;
-    (after_data ? data : urgent).push_back(proto::encode_frame(stream, type, detail, payload));
+    const bool carries = type == FrameType::kData || type == FrameType::kFinish;
+    const auto found = streams.find(stream);
+    if (carries && found != streams.end()) found->second->has_sent = true;
+    const bool behind =
+        type == FrameType::kClose && found != streams.end() && found->second->has_sent;
+    (carries || behind ? data : urgent)
+        .push_back(proto::encode_frame(stream, type, detail, payload));
     to_write.notify();
   }
   void end() {

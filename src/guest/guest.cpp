@@ -15,6 +15,7 @@
 #include "guest/confine.h"
 #include "guest/dial.h"
 #include "guest/exec.h"
+#include "guest/metrics.h"
 #include "guest/relay.h"
 
 namespace caisson::guest {
@@ -293,7 +294,15 @@ Result<std::unique_ptr<Stream>> Guest::make_stream(const proto::Frame& frame,
     case Kind::kDial:
       return DialStream::open(id, fields);
     case Kind::kMetrics:
-      return RelayStream::open(id, metrics_worker, WorkerRights::kGuest, fields, inside_);
+      return RelayStream::open(
+          id,
+          [before = processor_time_of_the_dead()](const proto::FieldReader&, WorkerLink& link) {
+            proto::Fields event;
+            for (const auto& [name, value] : sample_metrics(before))
+              event.put(Tag::kMetricName, name).put_u64(Tag::kMetricValue, value);
+            return link.event(event);
+          },
+          WorkerRights::kGuest, fields, inside_);
     case Kind::kControl:
       return control(id, fields);
     default:

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -14,7 +15,6 @@
 
 #include "base/fd.h"
 #include "guest/process_stat.h"
-#include "guest/worker.h"
 
 namespace caisson::guest {
 namespace {
@@ -78,29 +78,44 @@ void add_memory(Metrics& metrics) {
   if (!total && cached) metrics.emplace_back("memory_cache", *cached);
 }
 
-void add_processes(Metrics& metrics) {
+void add_processes(Metrics& metrics, std::chrono::microseconds before) {
   std::uint64_t count = 0, ticks = 0;
-  const auto add = [&](std::uint32_t, const std::string&, const ProcessStat& stat) -> Status {
+  const auto guest = static_cast<std::uint32_t>(::getppid());
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  const auto add = [&](std::uint32_t pid, const std::string&, const ProcessStat& stat) -> Status {
+    if (pid == guest || pid == self) return {};
     ++count;
     ticks += stat.ticks;
     return {};
   };
   if (!for_each_process(add)) return;
   metrics.emplace_back("processes", count);
-  // Whoever has ended was waited for by its parent or by PID 1, which are all among them.
+  // Whoever has ended was waited for by a parent that is among them, or by the guest.
   const long per_second = ::sysconf(_SC_CLK_TCK);
   if (per_second > 0)
     metrics.emplace_back("cpu_used_us",
-                         ticks * (1'000'000 / static_cast<std::uint64_t>(per_second)));
+                         static_cast<std::uint64_t>(before.count()) +
+                             ticks * (1'000'000 / static_cast<std::uint64_t>(per_second)));
 }
 
 }  // namespace
 
-Metrics sample_metrics() {
+std::chrono::microseconds processor_time_of_the_dead() {
+  std::chrono::microseconds total{0};
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    if (::getrusage(who, &usage) != 0) continue;
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime})
+      total += std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  }
+  return total;
+}
+
+Metrics sample_metrics(std::chrono::microseconds before) {
   Metrics metrics;
   add_processors(metrics);
   add_memory(metrics);
-  add_processes(metrics);
+  add_processes(metrics, before);
   struct statvfs disk{};
   if (::statvfs("/", &disk) == 0) {
     metrics.emplace_back("disk_total", disk.f_blocks * disk.f_frsize);
@@ -113,13 +128,6 @@ Metrics sample_metrics() {
     metrics.emplace_back("uptime_ms", static_cast<std::uint64_t>(time.tv_sec) * 1000 +
                                           static_cast<std::uint64_t>(time.tv_nsec) / 1'000'000);
   return metrics;
-}
-
-Status metrics_worker(const proto::FieldReader& /*fields*/, WorkerLink& link) {
-  proto::Fields event;
-  for (const auto& [name, value] : sample_metrics())
-    event.put(proto::Tag::kMetricName, name).put_u64(proto::Tag::kMetricValue, value);
-  return link.event(event);
 }
 
 }  // namespace caisson::guest

@@ -4,6 +4,7 @@
 // processes as the limit allows. What cannot be read is left out, never guessed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -13,6 +14,11 @@ namespace caisson::guest {
 
 // Names: docs/formats/guest-protocol.md.
 using Metrics = std::vector<std::pair<std::string, std::uint64_t>>;
-Metrics sample_metrics();
+// `before` is what processor_time_of_the_dead() told the guest itself, whose child calls this: PID
+// 1 cannot be seen by others.
+Metrics sample_metrics(std::chrono::microseconds before);
+
+// Of all that the caller waited for, and its own.
+std::chrono::microseconds processor_time_of_the_dead();
 
 }  // namespace caisson::guest

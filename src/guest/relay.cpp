@@ -19,7 +19,7 @@ constexpr auto kOutput = static_cast<std::uint8_t>(proto::Channel::kOut);
 
 }  // namespace
 
-Result<std::unique_ptr<RelayStream>> RelayStream::open(std::uint32_t id, WorkerMain work,
+Result<std::unique_ptr<RelayStream>> RelayStream::open(std::uint32_t id, const WorkerMain& work,
                                                        WorkerRights rights,
                                                        const proto::FieldReader& fields,
                                                        const Inside& inside) {

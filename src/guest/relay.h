@@ -18,7 +18,7 @@ namespace caisson::guest {
 
 class RelayStream final : public Stream {
  public:
-  static Result<std::unique_ptr<RelayStream>> open(std::uint32_t id, WorkerMain work,
+  static Result<std::unique_ptr<RelayStream>> open(std::uint32_t id, const WorkerMain& work,
                                                    WorkerRights rights,
                                                    const proto::FieldReader& fields,
                                                    const Inside& inside);

@@ -53,6 +53,11 @@ Result<std::string> read_account_file(int root_fd, const std::string& name) {
   return text;
 }
 
+AccountFiles files_below(int root_fd) {
+  return {[root_fd] { return read_account_file(root_fd, "passwd"); },
+          [root_fd] { return read_account_file(root_fd, "group"); }};
+}
+
 // The lines of an account file, split at the colons; lines with another number of fields are left
 // out.
 template <std::size_t kFields, typename Visit>
@@ -114,8 +119,7 @@ std::string quoted(std::string_view text) {
 }  // namespace
 
 Result<Account> resolve_user(std::string_view user, int root_fd) {
-  return resolve_user(user, {[root_fd] { return read_account_file(root_fd, "passwd"); },
-                             [root_fd] { return read_account_file(root_fd, "group"); }});
+  return resolve_user(user, files_below(root_fd));
 }
 
 Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
@@ -173,14 +177,18 @@ Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
 }
 
 AccountNames AccountNames::read(int root_fd) {
+  return read(files_below(root_fd));
+}
+
+AccountNames AccountNames::read(const AccountFiles& files) {
   AccountNames names;
   // The first entry of an id is the one that counts.
-  if (const Result<std::string> passwd = read_account_file(root_fd, "passwd"); passwd)
+  if (const Result<std::string> passwd = files.passwd(); passwd)
     for_each_entry<7>(*passwd, [&](const std::array<std::string_view, 7>& fields) {
       if (const auto id = parse_id(fields[2])) names.users_.try_emplace(*id, fields[0]);
       return true;
     });
-  if (const Result<std::string> groups = read_account_file(root_fd, "group"); groups)
+  if (const Result<std::string> groups = files.group(); groups)
     for_each_entry<4>(*groups, [&](const std::array<std::string_view, 4>& fields) {
       if (const auto id = parse_id(fields[2])) names.groups_.try_emplace(*id, fields[0]);
       return true;

@@ -42,10 +42,11 @@ Result<Account> resolve_user(std::string_view user, const AccountFiles& files);
 // The same, from /etc below `root_fd`.
 Result<Account> resolve_user(std::string_view user, int root_fd);
 
-// The names of all ids that have an entry, from /etc below `root_fd`; a file that cannot be read
-// has none.
+// The names of all ids that have an entry; a file that cannot be read has none.
 class AccountNames {
  public:
+  static AccountNames read(const AccountFiles& files);
+  // From /etc below `root_fd`.
   static AccountNames read(int root_fd);
   // Empty where there is no entry.
   std::string_view user(uid_t uid) const { return find(users_, uid); }

@@ -119,7 +119,7 @@ void WorkerLink::close(const Status& status, std::optional<proto::ErrorSubject> 
       send(proto::encode_frame(stream_, FrameType::kClose, 0, fields.bytes()));
 }
 
-void run_worker(WorkerMain work, WorkerRights rights, const proto::FieldReader& fields,
+void run_worker(const WorkerMain& work, WorkerRights rights, const proto::FieldReader& fields,
                 const Inside& inside, WorkerLink link) {
   std::optional<proto::ErrorSubject> subject;
   const auto whole = [&]() -> Status {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,16 +51,16 @@ enum class WorkerRights : std::uint8_t {
   kGuest  // stays the guest's id: reads the kernel's own files alone
 };
 
-using WorkerMain = Status (*)(const proto::FieldReader& fields, WorkerLink& link);
+using WorkerMain = std::function<Status(const proto::FieldReader& fields, WorkerLink& link)>;
 
 // In the forked child: becomes who it should be, does the work, reports, ends.
-[[noreturn]] void run_worker(WorkerMain work, WorkerRights rights, const proto::FieldReader& fields,
-                             const Inside& inside, WorkerLink link);
+[[noreturn]] void run_worker(const WorkerMain& work, WorkerRights rights,
+                             const proto::FieldReader& fields, const Inside& inside,
+                             WorkerLink link);
 
 // The works.
 Status file_worker(const proto::FieldReader& fields, WorkerLink& link);
 Status watch_worker(const proto::FieldReader& fields, WorkerLink& link);
-Status metrics_worker(const proto::FieldReader& fields, WorkerLink& link);
 Status process_list_worker(const proto::FieldReader& fields, WorkerLink& link);
 
 }  // namespace caisson::guest

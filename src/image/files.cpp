@@ -191,6 +191,15 @@ bool is_locked_at(int directory_fd, const std::string& name) {
   return fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+std::uint64_t begin_writing(int file_fd, std::uint64_t begun, std::uint64_t end) {
+  constexpr std::uint64_t kWorthwhile = 1 << 20, kPage = 4096;
+  end -= end % kPage;  // the rest of the last page is still to come
+  if (end < begun + kWorthwhile) return begun;
+  sync_file_range(file_fd, static_cast<off64_t>(begun), static_cast<off64_t>(end - begun),
+                  SYNC_FILE_RANGE_WRITE);
+  return end;
+}
+
 Status remove_tree_at(int directory_fd, const std::string& name) {
   TRY_ASSIGN(Removal first, remove_entry(directory_fd, name.c_str()));
   if (first == Removal::kGone) return {};

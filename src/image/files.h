@@ -43,6 +43,11 @@ Result<std::optional<Fd>> lock_file_at(int directory_fd, const std::string& name
 // Whether somebody holds the lock; not where it cannot be opened.
 bool is_locked_at(int directory_fd, const std::string& name);
 
+// For who writes a file in order and has it synced at last: has the disk begin with what was
+// written since `begun`, where that is worth it, so that it works meanwhile. Up to where it has
+// begun. Only a hint, so there is no error.
+std::uint64_t begin_writing(int file_fd, std::uint64_t begun, std::uint64_t end);
+
 // Removes `name`, whatever it is, with all that is below it. Its depth costs no memory or
 // descriptors beyond a constant. Absent is success.
 Status remove_tree_at(int directory_fd, const std::string& name);

@@ -69,6 +69,19 @@ TEST_F(Files, ALockThatWasUnlinkedIsNotHeldByTheNextWhoComes) {
   EXPECT_TRUE(lock_file_at(fd_.get(), "lock", LockKind::kExclusive, LockWait::kTry)->has_value());
 }
 
+TEST_F(Files, WritingBeginsWithWholePagesOfAMegabyteAndMore) {
+  const Fd file(openat(fd_.get(), "f", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(ftruncate(file.get(), 3 << 20), 0);
+  EXPECT_EQ(begin_writing(file.get(), 0, (1 << 20) - 1), 0u);
+  EXPECT_EQ(begin_writing(file.get(), 0, (1 << 20) + 5000), (1u << 20) + 4096);
+  EXPECT_EQ(begin_writing(file.get(), 1 << 20, (2 << 20) - 1), 1u << 20);
+  // A pipe has no disk; that is no error.
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const Fd reader(ends[0]), writer(ends[1]);
+  EXPECT_EQ(begin_writing(writer.get(), 0, 1 << 20), 1u << 20);
+}
+
 TEST_F(Files, RemovesATreeOfAnyDepthAndClosedDirectories) {
   Fd at = open_or_make_directory_at(fd_.get(), "tree").value();
   for (int depth = 0; depth < 3000; ++depth) {

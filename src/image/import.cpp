@@ -37,16 +37,6 @@ std::string_view media_type_of(std::string_view beginning) {
   return media::kOciLayer;
 }
 
-// Tells the kernel to begin writing what has come since `begun`: the disk then works beside what
-// follows, and syncing has less to wait for. Only a hint.
-std::uint64_t begin_writing(int fd, std::uint64_t begun, std::uint64_t size) {
-  constexpr std::uint64_t kWorthwhile = 4 << 20;
-  if (size - begun < kWorthwhile) return begun;
-  sync_file_range(fd, static_cast<off64_t>(begun), static_cast<off64_t>(size - begun),
-                  SYNC_FILE_RANGE_WRITE);
-  return size;
-}
-
 Result<Descriptor> copy_archive(int archive_fd, int blob_fd, const UnpackLimits& limits) {
   struct stat status = {};
   if (fstat(archive_fd, &status) != 0) return fail_errno("stat the archive");

@@ -243,6 +243,30 @@ TEST_P(Unpack, TheLastOfTwoEntriesStands) {
   EXPECT_EQ(text("e"), "file");
 }
 
+TEST_P(Unpack, ASetGidDirectoryGivesNothingToWhatIsMadeInIt) {
+  ASSERT_TRUE(unpack_bytes(Tar()
+                               .add({.name = "d", .type = '5', .mode = 02777, .gid = 50})
+                               .add({.name = "d/file", .mode = 0604})
+                               .add({.name = "d/sub", .type = '5', .mode = 0705})
+                               .add({.name = "d/su", .mode = 06755, .uid = 7, .gid = 8})
+                               .add({.name = "d/link", .type = '2', .link = "x"})
+                               .add({.name = "d/pipe", .type = '6', .mode = 06622})
+                               .bytes())
+                  .has_value());
+  EXPECT_EQ(mode("d"), S_IFDIR | 02777u);
+  EXPECT_EQ(mode("d/file"), S_IFREG | 0604u);
+  EXPECT_EQ(mode("d/sub"), S_IFDIR | 0705u);
+  EXPECT_EQ(mode("d/su"), S_IFREG | 06755u);
+  EXPECT_EQ(mode("d/pipe"), S_IFIFO | 0622u);
+  if (geteuid() != 0) return;  // then all belongs to the caller
+  EXPECT_EQ(found_.at("d").gid, 50u);
+  for (const char* name : {"d/file", "d/sub", "d/link", "d/pipe"}) {
+    EXPECT_EQ(found_.at(name).gid, 0u) << name;
+  }
+  EXPECT_EQ(found_.at("d/su").uid, 7u);
+  EXPECT_EQ(found_.at("d/su").gid, 8u);
+}
+
 TEST_P(Unpack, AFileReplacesADirectoryWithAllThatIsInIt) {
   unpack_layers({Tar()
                      .add({.name = "d/x/y"})

@@ -37,6 +37,8 @@ class Stream {
   virtual void set_timeout(Clock::duration time) = 0;
   // The peer's address as text ("127.0.0.1:5000"); empty for unix sockets.
   virtual std::string peer() const = 0;
+  // The host name that a TLS client asked for, as it sent it; empty without one and without TLS.
+  virtual std::string server_name() const { return {}; }
 };
 
 // Listening sockets, bound by sync functions since that is done once at start.

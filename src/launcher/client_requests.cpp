@@ -131,6 +131,7 @@ void Supervisor::list_commands(Client& client, const proto::Fields& head) const 
     fields.put_u32(Tag::kCommand, number)
         .put_u32(Tag::kPid, command.pid)
         .put_u64(Tag::kStartedMs, command.started_ms)
+        .put_u8(Tag::kStdin, command.input_state == KeptCommand::Input::kOpen ? 1 : 0)
         .put(Tag::kLabel, command.label);
     client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0,
                      head.bytes() + fields.bytes() + command.close.value_or(""));

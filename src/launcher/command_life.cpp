@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/sys.h"
+#include "launcher/additions.h"
 #include "launcher/supervisor_state.h"
 
 namespace caisson::launcher {
@@ -73,30 +74,12 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
   return {};
 }
 
-namespace {
-
-// What the guest says of a command that did not start, for clients that tell reasons apart.
-std::string start_error(std::optional<std::string_view> close) {
-  proto::Fields told;
-  const auto fields = proto::FieldReader::parse(close.value_or(""));
-  const auto subject = fields ? fields->number_or_none(Tag::kErrorSubject) : std::nullopt;
-  if (!subject || *subject < static_cast<std::uint64_t>(proto::ErrorSubject::kUser) ||
-      *subject > static_cast<std::uint64_t>(proto::ErrorSubject::kProgram))
-    return "";
-  told.put_u8(Tag::kErrorSubject, static_cast<std::uint8_t>(*subject));
-  if (const auto number = fields->number_or_none(Tag::kErrorErrno))
-    told.put_u32(Tag::kErrorErrno, static_cast<std::uint32_t>(*number & 0xfff));
-  return told.bytes();
-}
-
-}  // namespace
-
 void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> close) {
   Outcome outcome = stream.command->finish(close, box_->held());
   if (!close && outcome.verdict == Verdict::kSandboxError && !end_reason_.empty()) {
     outcome.detail = end_reason_;
   }
-  const std::string payload = encode_outcome(outcome) + start_error(close);
+  const std::string payload = encode_outcome(outcome) + start_error(close.value_or(""));
   if (Client* client = client_of(stream.client))
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   if (stream.kept != nullptr) kept_.end(*stream.kept, payload, sys::monotonic_us());

@@ -1,3 +1,4 @@
+#include "launcher/additions.h"
 #include "launcher/supervisor_state.h"
 
 namespace caisson::launcher {
@@ -70,8 +71,13 @@ void Supervisor::guest_event(Stream& stream, const proto::Frame& frame) {
     if (const auto pid = fields->number_or_none(Tag::kStarted); pid && stream.kept != nullptr)
       stream.kept->pid = static_cast<std::uint32_t>(*pid);
   }
-  if (Client* client = client_of(stream.client))
-    client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kEvent, 0, frame.payload);
+  Client* client = client_of(stream.client);
+  if (client == nullptr) return;
+  std::string payload = frame.payload;
+  if (stream.kind == proto::Kind::kMetrics) {
+    if (const auto usage = box_->usage(); usage) payload = with_counters(payload, *usage);
+  }
+  client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kEvent, 0, payload);
 }
 
 void Supervisor::guest_data(std::uint32_t id, Stream& stream, const proto::Frame& frame) {

@@ -27,6 +27,7 @@ namespace {
 constexpr std::size_t kMaxAnswer = 4096;
 constexpr std::size_t kMostRequest = 64;
 // The first byte of a supervisor's own request, which a SandboxState follows; its box's are others.
+// The answer is that byte.
 constexpr char kStateRequest = 'W';
 constexpr int kPatienceMs = 5000;
 // More than a supervisor waits for readers of verdicts.
@@ -191,7 +192,8 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
   const auto tell_state = [broker_fd](const SandboxState& state) {
     std::string text(1, kStateRequest);
     text.append(reinterpret_cast<const char*>(&state), sizeof state);
-    (void)sys::send_message(broker_fd, text, {});
+    // Who is told of the change finds it stored.
+    if (sys::send_message(broker_fd, text, {})) (void)sys::recv_message(broker_fd, kMaxAnswer);
   };
   (void)supervise({.plan = plan,
                    .box = std::move(box).value(),
@@ -216,7 +218,7 @@ Status serve(int broker_fd, wall::Prepared& prepared, Registration& registration
   std::memcpy(&state, message.bytes.data() + 1, sizeof state);
   // A full run directory is no reason to end the sandbox: what is stored is then older.
   (void)registration.store_state(state);
-  return {};
+  return sys::send_message(broker_fd, std::string(1, kStateRequest), {});
 }
 
 // Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does

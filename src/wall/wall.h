@@ -31,6 +31,7 @@ using HeldLimits = std::array<HeldBy, kLimits>;
 struct Usage {
   std::uint64_t user_us = 0, system_us = 0;
   std::uint64_t memory_peak = 0, memory_now = 0;
+  std::uint64_t memory_cache = 0;  // of memory_now: pages of files; of a box alone
   std::uint64_t pids_peak = 0, pids_now = 0;
   std::uint64_t disk_bytes = 0, disk_inodes = 0;  // now in the writable layer
   std::uint64_t disk_bytes_peak = 0;

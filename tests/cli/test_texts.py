@@ -8,8 +8,9 @@ import tarfile
 
 import support
 
-COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "cp", "image pull", "image import",
-            "image export", "image build", "image ls", "image inspect", "image tag", "image rm", "image gc", "doctor", "completion"]
+COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "pause", "resume", "cp", "image pull", "image import",
+            "image export", "image build", "image ls", "image inspect", "image tag", "image rm", "image gc", "key create", "key ls", "key rm",
+            "team create", "team ls", "team set", "serve", "doctor", "completion"]
 
 
 class Texts(support.CallerTest):
@@ -43,9 +44,12 @@ class Texts(support.CallerTest):
         asked = script + 'COMP_WORDS=(caisson run --mem) COMP_CWORD=2; _caisson; echo "${COMPREPLY[@]}"\n' \
             'COMP_WORDS=(caisson sh) COMP_CWORD=1; _caisson; echo "${COMPREPLY[@]}"\n' \
             'COMP_WORDS=(caisson run --privileges "") COMP_CWORD=3; _caisson; echo "${COMPREPLY[@]}"\n' \
-            'COMP_WORDS=(caisson image "") COMP_CWORD=2; _caisson; echo "${COMPREPLY[@]}"\n'
+            'COMP_WORDS=(caisson image "") COMP_CWORD=2; _caisson; echo "${COMPREPLY[@]}"\n' \
+            'COMP_WORDS=(caisson key "") COMP_CWORD=2; _caisson; echo "${COMPREPLY[@]}"\n' \
+            'COMP_WORDS=(caisson key ls --a) COMP_CWORD=3; _caisson; echo "${COMPREPLY[@]}"\n'
         done = subprocess.run(["bash"], input=asked.encode(), capture_output=True)
-        self.assertEqual(done.stdout.decode().splitlines(), ["--memory", "shell", "none sudo", "pull import export build ls inspect tag rm gc"], done.stderr)
+        self.assertEqual(done.stdout.decode().splitlines(), ["--memory", "shell", "none sudo", "pull import export build ls inspect tag rm gc",
+                                                             "create ls rm", "--all"], done.stderr)
         for shell in ("zsh", "fish"):
             self.assertIn("memory", self.caller.caisson("completion", shell).out)
         self.assert_refused(self.caller.caisson("completion", "tcsh"), "tcsh", "bash, zsh and fish")

@@ -135,6 +135,31 @@ class Many(unittest.TestCase):
                             runner.sweep()
                         self.assertEqual(runner.left(), {})
 
+    def test_paused_ones_end(self):
+        """Whoever ends a paused sandbox, and however, nothing of it is left."""
+        for kind in runner_kinds(GROUND):
+            with self.subTest(caller=kind), Runner(GROUND, kind) as runner:
+                for how in ("kill", "launcher", "supervisor", "guest", "timeout"):
+                    with self.subTest(caller=runner.kind, how=how):
+                        limits = ("--timeout", "3s" if how == "timeout" else "1m")
+                        name = runner.must_run("run", "-d", *limits, "--", *SLEEPER.split()).out.strip()
+                        self.assertTrue(harness.wait_until(sleepers, 20))
+                        paused = runner.run("pause", name)
+                        if paused.returncode != 0:
+                            self.assertIn("no control group can hold", paused.err)
+                            runner.must_run("kill", name)
+                        elif how == "kill":
+                            runner.must_run("kill", name)
+                        elif how != "timeout":
+                            level = ("launcher", "supervisor", "guest").index(how) + 1
+                            members = [pid for pid, _, depth in descendants() if depth == level and alive(pid)]
+                            self.assertEqual(len(members), 1)
+                            os.kill(members[0], 9)
+                        self.assertTrue(nobody_left()[0])
+                        if how == "launcher":
+                            runner.sweep()
+                        self.assertEqual(runner.left(), {})
+
     def test_hostile_leftovers(self):
         """A sweep removes what is half made, and never what is not a sandbox's."""
         for kind in runner_kinds(GROUND):

@@ -88,9 +88,9 @@ constexpr int kUnpackAllowed[] = {
 #endif
 };
 constexpr int kForDirectory[] = {
-    SYS_openat2, SYS_faccessat, SYS_getdents64, SYS_readlinkat, SYS_mkdirat,
-    SYS_mknodat, SYS_symlinkat, SYS_linkat,     SYS_unlinkat,   SYS_renameat2,
-    SYS_fchmod,  SYS_fchmodat,  SYS_fchown,     SYS_fchownat,   SYS_utimensat,
+    SYS_openat2,   SYS_faccessat, SYS_getdents64, SYS_readlinkat,      SYS_mkdirat, SYS_mknodat,
+    SYS_symlinkat, SYS_linkat,    SYS_unlinkat,   SYS_renameat2,       SYS_fchmod,  SYS_fchmodat,
+    SYS_fchown,    SYS_fchownat,  SYS_utimensat,  SYS_sync_file_range,
 };
 // Nothing that makes a file or changes more than the bytes of one that is open.
 constexpr int kForImage[] = {

@@ -11,7 +11,6 @@
 #include "image/reference.h"
 
 namespace caisson::image {
-
 DirectoryWriter::DirectoryWriter(LayerTree& tree, int root_fd, IdLayout layout)
     : tree_(tree), root_fd_(root_fd), layout_(layout), times_(1, Time{}) {
   tree_.set_slot(kRootNode, 0);
@@ -138,7 +137,7 @@ Status DirectoryWriter::begin_file(NodeId node, std::uint64_t size,
   TRY_ASSIGN(const int parent_fd, open_parent(node));
   file_node_ = node;
   file_size_ = size;
-  file_end_ = 0;
+  file_end_ = file_begun_ = 0;
   file_attributes_ = attributes;
   file_ = Fd(openat(parent_fd, std::string(tree_.name(node)).c_str(),
                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, attributes.mode & 0777));
@@ -155,6 +154,7 @@ Status DirectoryWriter::write_file(std::string_view bytes, std::uint64_t offset)
     offset += static_cast<std::uint64_t>(done);
   }
   file_end_ = offset;
+  file_begun_ = begin_writing(file_.get(), file_begun_, file_end_);
   return {};
 }
 

@@ -56,7 +56,8 @@ class DirectoryWriter final : public RootfsWriter {
   // The file under way.
   NodeId file_node_ = kNoNode;
   Fd file_;
-  std::uint64_t file_size_ = 0, file_end_ = 0;  // its size, and what has been written of it
+  // Its size, the end of what has been written of it, and up to where the disk has begun.
+  std::uint64_t file_size_ = 0, file_end_ = 0, file_begun_ = 0;
   EntryAttributes file_attributes_;
   // Directories' times, by their slot: set at the end, since every entry made in one changes them.
   std::vector<Time> times_;

@@ -51,6 +51,8 @@ void read_counters(const SlotFiles& files, Usage& usage) {
   usage.system_us = value_of(cpu, "system_usec");
   usage.memory_peak = number_at(contents_of(files.file[SlotFiles::kMemoryPeak]));
   usage.memory_now = number_at(contents_of(files.file[SlotFiles::kMemoryNow]));
+  const std::string memory = contents_of(files.file[SlotFiles::kMemoryStat]);
+  usage.memory_cache = std::max(value_of(memory, "file"), value_of(memory, "total_cache"));
   usage.memory_kills = value_of(contents_of(files.file[SlotFiles::kMemoryEvents]), "oom_kill");
   usage.pids_peak = number_at(contents_of(files.file[SlotFiles::kPidsPeak]));
   usage.pids_now = number_at(contents_of(files.file[SlotFiles::kPidsNow]));

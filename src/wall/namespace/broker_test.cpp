@@ -67,10 +67,7 @@ class Broker : public ::testing::Test {
     const BrokerRequest request{what, number};
     return ask({reinterpret_cast<const char*>(&request), sizeof request});
   }
-  Status ask(std::string_view bytes) {
-    EXPECT_TRUE(sys::send_message(there_.get(), bytes, {}).has_value());
-    return prepared_->serve(here_.get());
-  }
+  Status ask(std::string_view bytes) { return prepared_->serve(here_.get(), bytes); }
   // The same for a place, which must be given: the answer is taken off the socket.
   void expect_place(std::uint32_t number) {
     const Status served = ask('S', number);
@@ -105,8 +102,16 @@ TEST_F(Broker, WhatASupervisorNeverAsksIsRefused) {
   EXPECT_NE(message_of(ask('S', 7)).find("out of order"), std::string::npos);
   EXPECT_EQ(message_of(ask('X', 8)), "an unknown request");
   EXPECT_EQ(message_of(ask("S")), "a request of wrong size");
-  there_.reset();
-  EXPECT_EQ(message_of(prepared_->serve(here_.get())), "the supervisor closed");
+}
+
+TEST_F(Broker, FreezingIsAnsweredAlsoWhereItCannotBe) {
+  const auto answered = [&](char what) {
+    EXPECT_TRUE(ask(what, 0).has_value());
+    return receive_status(there_.get());
+  };
+  const Status frozen = answered('Z');
+  if (!frozen) EXPECT_EQ(frozen.error().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(answered('T').has_value());
 }
 
 }  // namespace

@@ -429,8 +429,11 @@ void open_counters(SlotFiles& files, const std::string& path, bool v2, bool memo
 
 Result<SlotFiles> CgroupTree::sandbox_files() const {
   SlotFiles files;
-  for (const Group& group : groups_)
+  for (const Group& group : groups_) {
     open_counters(files, group.path, group.v2, group.memory, group.pids, group.io);
+    if (group.memory)
+      files.file[SlotFiles::kMemoryStat] = open_optional(group.path + "/memory.stat", O_RDONLY);
+  }
   return files;
 }
 

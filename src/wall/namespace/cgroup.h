@@ -75,6 +75,7 @@ struct SlotFiles {
     kMemoryEvents,
     kMemoryPeak,
     kMemoryNow,
+    kMemoryStat,  // of the whole sandbox alone
     kPidsEvents,
     kPidsPeak,
     kPidsNow,

@@ -1,0 +1,76 @@
+// The options of caisson serve: those of the server's configuration (policy/server_config.h), which
+// a test compares, and three more.
+#pragma once
+
+#include <array>
+
+#include "cli/args.h"
+
+namespace caisson::cli {
+
+inline constexpr std::array<Option, 26> kServeOptions = {{
+    {.name = "--config",
+     .value = "FILE",
+     .help = "The configuration.",
+     .complete = Complete::kFile},
+    {.name = "--listen", .value = "ADDRESS:PORT", .help = "Where to listen for plain HTTP."},
+    {.name = "--tls-listen", .value = "ADDRESS:PORT", .help = "Where to listen for HTTPS."},
+    {.name = "--tls-domain",
+     .value = "HOST[:PORT]",
+     .help = "The domain whose names PORT-SANDBOX.DOMAIN lead here."},
+    {.name = "--tls-certificate",
+     .value = "FILE",
+     .help = "The certificate of the domain and *.DOMAIN, with its chain, as PEM.",
+     .complete = Complete::kFile},
+    {.name = "--tls-key",
+     .value = "FILE",
+     .help = "The certificate's key, as PEM.",
+     .complete = Complete::kFile},
+    {.name = "--tls-dev",
+     .value = "true|false",
+     .help = "Make a certificate with an authority of its own, for a try."},
+    {.name = "--state-dir",
+     .value = "DIRECTORY",
+     .help = "What outlives a boot.",
+     .complete = Complete::kDirectory},
+    {.name = "--run-dir",
+     .value = "DIRECTORY",
+     .help = "Sandboxes that live now.",
+     .complete = Complete::kDirectory},
+    {.name = "--default-image", .value = "IMAGE", .help = "Where a client names no template."},
+    {.name = "--default-cpus",
+     .value = "CPUS",
+     .help = "Processors of a sandbox that asks for nothing."},
+    {.name = "--default-memory",
+     .value = "SIZE",
+     .help = "Memory of a sandbox that asks for nothing."},
+    {.name = "--default-disk", .value = "SIZE", .help = "Disk of a sandbox that asks for nothing."},
+    {.name = "--default-pids",
+     .value = "COUNT",
+     .help = "Processes and threads of a sandbox that asks for nothing."},
+    {.name = "--default-lifetime",
+     .value = "TIME",
+     .help = "Time to live of a sandbox that asks for nothing."},
+    {.name = "--max-cpus",
+     .value = "CPUS",
+     .help = "Processors, the most that a sandbox may ask for."},
+    {.name = "--max-memory",
+     .value = "SIZE",
+     .help = "Memory, the most that a sandbox may ask for."},
+    {.name = "--max-disk", .value = "SIZE", .help = "Disk, the most that a sandbox may ask for."},
+    {.name = "--max-pids",
+     .value = "COUNT",
+     .help = "Processes and threads, the most that a sandbox may ask for."},
+    {.name = "--max-lifetime",
+     .value = "TIME",
+     .help = "Time to live, the most that a sandbox may ask for."},
+    {.name = "--max-sandboxes", .value = "COUNT", .help = "Sandboxes that run at a time."},
+    {.name = "--max-connections", .value = "COUNT", .help = "Connections of clients at a time."},
+    {.name = "--threads", .value = "COUNT", .help = "Threads for work that blocks."},
+    {.name = "--log-level", .value = "LEVEL", .help = "debug, info, warn or error."},
+    {.name = "--print-config", .help = "Print what holds, as a configuration, and end."},
+    {.name = "--print-address",
+     .help = "Print one line of JSON when it serves: the address, and the first key."},
+}};
+
+}  // namespace caisson::cli

@@ -1,0 +1,301 @@
+#include "io/tls.h"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <optional>
+#include <utility>
+
+#include "io/openssl.h"
+
+namespace caisson::io {
+namespace {
+
+// What a connection reads with while little comes, and the most: one record of TLS.
+constexpr std::size_t kLeastRoom = 2048;
+constexpr std::size_t kMostRoom = 16 * 1024;
+constexpr std::string_view kHttp11("\x08http/1.1", 9);
+
+int select_protocol(SSL*, const unsigned char** chosen, unsigned char* size,
+                    const unsigned char* offered, unsigned offered_size, void*) {
+  unsigned char* out = nullptr;
+  const auto* ours = reinterpret_cast<const unsigned char*>(kHttp11.data());
+  if (SSL_select_next_proto(&out, size, ours, kHttp11.size(), offered, offered_size) !=
+      OPENSSL_NPN_NEGOTIATED)
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  *chosen = out;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+Result<SslContext> make_context(const std::string& certificate_file, const std::string& key_file) {
+  ERR_clear_error();
+  SslContext context(SSL_CTX_new(TLS_server_method()));
+  VERIFY(context != nullptr);
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                         SSL_OP_CIPHER_SERVER_PREFERENCE);
+  // Nothing is kept for clients that come again: they bring their ticket.
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_alpn_select_cb(context.get(), select_protocol, nullptr);
+  if (SSL_CTX_use_certificate_chain_file(context.get(), certificate_file.c_str()) != 1)
+    return fail(Error::invalid("the certificate " + certificate_file + ": " + openssl_error()));
+  if (SSL_CTX_use_PrivateKey_file(context.get(), key_file.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context.get()) != 1)
+    return fail(Error::invalid("the key " + key_file + ": " + openssl_error()));
+  return context;
+}
+
+// One connection. Held by the stream and by its coroutines.
+struct Tls {
+  Tls(Loop& loop, std::unique_ptr<Stream> lower, SSL_CTX* context)
+      : below(std::move(lower)), ssl(SSL_new(context)), flushed(loop) {
+    VERIFY(ssl != nullptr);
+    in = BIO_new(BIO_s_mem());
+    out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl.get(), in, out);  // which owns them now
+    SSL_set_accept_state(ssl.get());
+  }
+
+  std::unique_ptr<Stream> below;
+  Ssl ssl;
+  BIO *in = nullptr, *out = nullptr;  // what came, what is to be sent
+  bool flushing = false;
+  Event flushed;
+  std::size_t room = kLeastRoom;
+};
+using Held = std::shared_ptr<Tls>;
+
+// Sends what OpenSSL has written. Reader and writer may both want to: one at a time.
+Async<Status> flush(Held tls, Clock::duration timeout) {
+  while (tls->flushing) co_await tls->flushed.wait();
+  tls->flushing = true;
+  Status status;
+  std::string piece;
+  while (status.has_value() && BIO_ctrl_pending(tls->out) > 0) {
+    piece.resize(std::min(BIO_ctrl_pending(tls->out), 2 * kMostRoom));
+    BIO_read(tls->out, piece.data(), static_cast<int>(piece.size()));
+    tls->below->set_timeout(timeout);
+    status = co_await tls->below->write(piece);
+  }
+  tls->flushing = false;
+  tls->flushed.notify();
+  co_return status;
+}
+
+// Gives OpenSSL more bytes.
+Async<Status> feed(Held tls, Clock::duration timeout) {
+  std::string piece(tls->room, '\0');
+  tls->below->set_timeout(timeout);
+  CO_TRY_ASSIGN(const std::size_t count, co_await tls->below->read(piece));
+  if (count == 0) co_return fail(Error::unavailable("the connection ended without an end of TLS"));
+  tls->room = count == piece.size() ? kMostRoom : kLeastRoom;
+  BIO_write(tls->in, piece.data(), static_cast<int>(count));
+  co_return Status();
+}
+
+// What is to be done after a call of OpenSSL's that did not succeed: bytes (ok), or nothing more.
+Async<Status> go_on(Held tls, int result, Clock::duration timeout) {
+  const int error = SSL_get_error(tls->ssl.get(), result);
+  const std::string why = error == SSL_ERROR_WANT_READ ? std::string() : openssl_error();
+  // Also where the handshake failed: the alert says why.
+  const Status flushed = co_await flush(tls, timeout);
+  if (error != SSL_ERROR_WANT_READ) co_return fail(Error::unavailable("TLS: " + why));
+  CO_TRY(Status(flushed));
+  co_return co_await feed(tls, timeout);
+}
+
+Async<Status> shake_hands(Held tls, Clock::duration time) {
+  const Clock::time_point until = Clock::now() + time;
+  for (;;) {
+    ERR_clear_error();
+    const int result = SSL_accept(tls->ssl.get());
+    const Clock::duration left = until - Clock::now();
+    if (left <= Clock::duration::zero())
+      co_return fail(Error(Code::kDeadlineExceeded, "the handshake takes too long"));
+    if (result == 1) co_return co_await flush(tls, left);
+    CO_TRY(co_await go_on(tls, result, left));
+  }
+}
+
+Async<Result<std::size_t>> read_some(Held tls, std::span<char> into, Clock::duration timeout) {
+  VERIFY(!into.empty());
+  for (;;) {
+    ERR_clear_error();
+    const int size = static_cast<int>(std::min<std::size_t>(into.size(), 1 << 20));
+    const int result = SSL_read(tls->ssl.get(), into.data(), size);
+    if (result > 0) {
+      // OpenSSL may have answered something beside the data.
+      if (BIO_ctrl_pending(tls->out) > 0) CO_TRY(co_await flush(tls, timeout));
+      co_return static_cast<std::size_t>(result);
+    }
+    if (SSL_get_error(tls->ssl.get(), result) == SSL_ERROR_ZERO_RETURN) co_return 0;
+    CO_TRY(co_await go_on(tls, result, timeout));
+  }
+}
+
+Async<Status> write_all(Held tls, std::string_view bytes, Clock::duration timeout) {
+  while (!bytes.empty()) {
+    ERR_clear_error();
+    const std::string_view piece = bytes.substr(0, kMostRoom);
+    const int result = SSL_write(tls->ssl.get(), piece.data(), static_cast<int>(piece.size()));
+    // There is always room in memory, so anything else means that it has ended.
+    if (result <= 0) co_return fail(Error::unavailable("TLS: " + openssl_error()));
+    bytes.remove_prefix(piece.size());
+    CO_TRY(co_await flush(tls, timeout));
+  }
+  co_return Status();
+}
+
+Async<void> finish_sending(Held tls, Clock::duration timeout) {
+  ERR_clear_error();
+  SSL_shutdown(tls->ssl.get());
+  ERR_clear_error();
+  const Status ignored = co_await flush(tls, timeout);
+  co_await tls->below->finish();
+}
+
+class TlsStream final : public Stream {
+ public:
+  explicit TlsStream(Held tls) : tls_(std::move(tls)) {}
+  ~TlsStream() override { tls_->below->close(); }
+
+  Async<Result<std::size_t>> read(std::span<char> into) override {
+    return read_some(tls_, into, timeout_);
+  }
+  Async<Status> write(std::string_view bytes) override { return write_all(tls_, bytes, timeout_); }
+  Async<void> finish() override { return finish_sending(tls_, timeout_); }
+  void close(Close how) override { tls_->below->close(how); }
+  void set_timeout(Clock::duration time) override { timeout_ = time; }
+  std::string peer() const override { return tls_->below->peer(); }
+  std::string server_name() const override {
+    const char* const name = SSL_get_servername(tls_->ssl.get(), TLSEXT_NAMETYPE_host_name);
+    return name == nullptr ? "" : name;
+  }
+
+ private:
+  Held tls_;
+  Clock::duration timeout_{};
+};
+
+}  // namespace
+
+struct TlsIdentity::State {
+  SslContext context;
+};
+
+TlsIdentity::TlsIdentity(std::string certificate_file, std::string key_file)
+    : certificate_file_(std::move(certificate_file)),
+      key_file_(std::move(key_file)),
+      state_(std::make_unique<State>()) {}
+TlsIdentity::~TlsIdentity() = default;
+
+Result<std::shared_ptr<TlsIdentity>> TlsIdentity::load(std::string certificate_file,
+                                                       std::string key_file) {
+  std::shared_ptr<TlsIdentity> made(
+      new TlsIdentity(std::move(certificate_file), std::move(key_file)));
+  TRY(made->reload());
+  return made;
+}
+
+Status TlsIdentity::reload() {
+  TRY_ASSIGN(state_->context, make_context(certificate_file_, key_file_));
+  return {};
+}
+
+namespace {
+
+// What the listener and its coroutines share.
+struct Accepting {
+  Accepting(Loop& on, std::unique_ptr<Listener> from, std::shared_ptr<TlsIdentity> with,
+            TlsLimits bounds)
+      : loop(on), below(std::move(from)), identity(std::move(with)), limits(bounds), changed(on) {}
+
+  void end() {
+    below->close();
+    for (const Held& tls : handshakes) tls->below->close();
+    ready.clear();
+    changed.notify();
+  }
+
+  Loop& loop;
+  std::unique_ptr<Listener> below;
+  std::shared_ptr<TlsIdentity> identity;
+  const TlsLimits limits;
+  std::list<Held> handshakes;  // the oldest in front
+  std::deque<std::unique_ptr<Stream>> ready;
+  std::optional<Error> ended;
+  Event changed;
+};
+using HeldAccepting = std::shared_ptr<Accepting>;
+
+Async<void> welcome(HeldAccepting state, std::list<Held>::iterator place) {
+  const Held tls = *place;
+  const Status status = co_await shake_hands(tls, state->limits.handshake_time);
+  state->handshakes.erase(place);
+  if (status.has_value() && !state->ended.has_value()) {
+    state->ready.push_back(std::make_unique<TlsStream>(tls));
+  } else {
+    tls->below->close();
+  }
+  state->changed.notify();
+}
+
+Async<void> accept_below(HeldAccepting state) {
+  for (;;) {
+    auto stream = co_await state->below->accept();
+    if (!stream.has_value()) {
+      state->ended = std::move(stream).error();
+      state->changed.notify();
+      co_return;
+    }
+    if (state->handshakes.size() >= state->limits.waiting) {
+      // Its coroutine takes it off the list when it runs; behind the others it is not the oldest.
+      state->handshakes.front()->below->close();
+      state->handshakes.splice(state->handshakes.end(), state->handshakes,
+                               state->handshakes.begin());
+    }
+    auto tls = std::make_shared<Tls>(state->loop, std::move(*stream),
+                                     state->identity->state().context.get());
+    const auto place = state->handshakes.insert(state->handshakes.end(), std::move(tls));
+    state->loop.spawn(welcome(state, place));
+    while (state->ready.size() >= state->limits.waiting) co_await state->changed.wait();
+  }
+}
+
+Async<Result<std::unique_ptr<Stream>>> next_ready(HeldAccepting state) {
+  while (state->ready.empty()) {
+    if (state->ended.has_value()) co_return fail(*state->ended);
+    co_await state->changed.wait();
+  }
+  std::unique_ptr<Stream> stream = std::move(state->ready.front());
+  state->ready.pop_front();
+  state->changed.notify();
+  co_return stream;
+}
+
+class TlsListener final : public Listener {
+ public:
+  explicit TlsListener(HeldAccepting state) : state_(std::move(state)) {
+    state_->loop.spawn(accept_below(state_));
+  }
+  ~TlsListener() override { state_->end(); }
+
+  Async<Result<std::unique_ptr<Stream>>> accept() override { return next_ready(state_); }
+  void close() override { state_->end(); }
+  std::string address() const override { return state_->below->address(); }
+  unsigned short port() const override { return state_->below->port(); }
+
+ private:
+  HeldAccepting state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> below,
+                                          std::shared_ptr<TlsIdentity> identity, TlsLimits limits) {
+  return std::make_unique<TlsListener>(
+      std::make_shared<Accepting>(loop, std::move(below), std::move(identity), limits));
+}
+
+}  // namespace caisson::io

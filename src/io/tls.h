@@ -1,0 +1,48 @@
+// TLS for what the server accepts: a Listener over another one, and the certificate behind it.
+//
+// TLS 1.2 or newer, HTTP/1.1 alone by ALPN. OpenSSL works on memory; the bytes go through the
+// stream below, so TLS runs over whatever a Stream is. Handshakes run beside one another, each for
+// a bounded time, and a bounded number at once: where there are more, the oldest makes room.
+// Belongs to the loop.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/loop.h"
+#include "io/stream.h"
+
+namespace caisson::io {
+
+// A certificate with its chain and its key. Held by the listeners that use it and by whoever
+// reloads it.
+class TlsIdentity {
+ public:
+  // PEM files; blocks. Error: invalid or not_found, with the file.
+  static Result<std::shared_ptr<TlsIdentity>> load(std::string certificate_file,
+                                                   std::string key_file);
+  ~TlsIdentity();
+  // Reads the files again; connections from now on get what they hold. On an error all stays.
+  Status reload();
+
+  struct State;  // of OpenSSL; for src/io alone
+  State& state() { return *state_; }
+
+ private:
+  TlsIdentity(std::string certificate_file, std::string key_file);
+  std::string certificate_file_, key_file_;
+  std::unique_ptr<State> state_;
+};
+
+struct TlsLimits {
+  std::chrono::milliseconds handshake_time = std::chrono::seconds(10);
+  std::size_t waiting = 512;  // shaking hands, or ready and not accepted yet
+};
+
+// Accepts from `below`; what it hands out has shaken hands. Its streams know the name that the
+// client asked for (Stream::server_name). An end without TLS's own end is an error of read().
+std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> below,
+                                          std::shared_ptr<TlsIdentity> identity,
+                                          TlsLimits limits = {});
+
+}  // namespace caisson::io
