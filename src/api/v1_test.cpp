@@ -36,6 +36,7 @@ class V1Test : public testing::Test, public ServiceFixture {
       served.box = client->get();
       co_await service().handle(exchange);
       served.box = nullptr;
+      co_await (*client)->wait_gone();  // so that the supervisor sees what was sent last
     };
     run(loop, task());
     return exchange;
@@ -118,7 +119,6 @@ TEST_F(V1Test, ACommandsOutputComesAsLines) {
         fake.started(open.header.stream);
         fake.out(open.header.stream, "42\n");
         fake.close(open.header.stream, FakeSupervisor::exited(0));
-        fake.next();
       },
       R"({"command":["echo","42"],"env":{"B":"own"}})");
   EXPECT_EQ(exchange.status, 200);
@@ -136,7 +136,6 @@ TEST_F(V1Test, InputIsWrittenAndClosed) {
         EXPECT_EQ(fake.next(FrameType::kData).payload, "in");
         fake.next(FrameType::kFinish);
         fake.close(open.header.stream, FakeSupervisor::exited(0));
-        fake.next();
       },
       R"({"command":["cat"],"input":"in","workdir":"/tmp","user":"root","timeout_ms":5})");
   EXPECT_TRUE(exchange.ended);
