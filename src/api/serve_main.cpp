@@ -159,7 +159,6 @@ class Program {
   std::optional<CachedKeys> keys_;
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
-  std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
   std::unique_ptr<io::Listener> listener_, tls_listener_;
   std::shared_ptr<io::TlsIdentity> identity_;
@@ -283,7 +282,6 @@ int Program::run() {
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
   keys_.emplace(*database_keys_);
-  data_plane_.emplace(*fleet_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{
       .backend = {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = domain_},
