@@ -3,8 +3,10 @@
 #include <caisson/sandbox.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +28,9 @@
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
 #include "http/server.h"
+#include "io/dev_ca.h"
 #include "io/log.h"
+#include "io/tls.h"
 #include "policy/server_config.h"
 
 namespace caisson::api {
@@ -136,6 +140,7 @@ class Program {
   int run();
 
  private:
+  Status prepare_tls();
   fleet::FleetOptions fleet_options();
   io::Async<void> start();
   io::Async<void> drain();
@@ -155,7 +160,10 @@ class Program {
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
-  std::unique_ptr<io::Listener> listener_;
+  std::unique_ptr<io::Listener> listener_, tls_listener_;
+  std::shared_ptr<io::TlsIdentity> identity_;
+  std::string domain_;  // as clients are told: with the port, where it is not 443
+  std::string ca_;      // of tls.dev: the file that clients must trust
   std::optional<http::Server> server_;
   bool stopping_ = false;
   int status_ = 0;
@@ -170,6 +178,28 @@ Status Program::prepare() {
   database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
   // Bound before anything is made, since that is what a second server fails at.
   TRY_ASSIGN(listener_, io::listen_tcp(loop_, policy::to_string(config_.listen)));
+  if (config_.tls.listen.has_value()) TRY(prepare_tls());
+  return {};
+}
+
+Status Program::prepare_tls() {
+  std::string certificate = config_.tls.certificate, key = config_.tls.key;
+  const std::string host = config_.tls.domain.substr(0, config_.tls.domain.find(':'));
+  if (config_.tls.dev) {
+    const std::string folder = config_.state_directory + "/tls";
+    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno("mkdir " + folder);
+    TRY_ASSIGN(io::DevCa made, io::make_dev_ca(folder, host));
+    certificate = std::move(made.certificate);
+    key = std::move(made.key);
+    ca_ = std::move(made.ca_certificate);
+  }
+  TRY_ASSIGN(identity_, io::TlsIdentity::load(std::move(certificate), std::move(key)));
+  TRY_ASSIGN(auto below, io::listen_tcp(loop_, policy::to_string(*config_.tls.listen)));
+  domain_ = config_.tls.domain;
+  constexpr unsigned short kUsualPort = 443;
+  if (domain_ == host && below->port() != kUsualPort)
+    domain_ += ":" + std::to_string(below->port());
+  tls_listener_ = io::wrap_tls_server(loop_, std::move(below), identity_);
   return {};
 }
 
@@ -195,11 +225,13 @@ fleet::FleetOptions Program::fleet_options() {
 void Program::say_where(unsigned short port) const {
   const std::string url =
       "http://" + policy::to_string(policy::ListenAddress{config_.listen.address, port});
-  log_.write(io::Log::Level::kInfo, "serving", {{"url", url}});
+  log_.write(io::Log::Level::kInfo, "serving", {{"url", url}, {"domain", domain_}});
   if (arguments_.print_address) {
     json::Value line = json::Value::object();
     line.set("url", url);
     if (!first_key_.empty()) line.set("api_key", first_key_);
+    if (!domain_.empty()) line.set("domain", domain_);
+    if (!ca_.empty()) line.set("ca", ca_);
     std::printf("%s\n", json::serialize(line).c_str());
     std::fflush(stdout);
     return;
@@ -232,6 +264,8 @@ io::Async<void> Program::start() {
   fleet_->start_pool();
   const unsigned short port = listener_->port();
   server_->serve(std::move(listener_));
+  if (tls_listener_ != nullptr)
+    server_->serve(std::move(tls_listener_), http::Server::Transport::kTls);
   service_->set_state(Service::State::kReady);
   say_where(port);
 }
@@ -250,8 +284,7 @@ int Program::run() {
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{
-      .backend =
-          {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = config_.tls.domain},
+      .backend = {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = domain_},
       .keys = *keys_,
       .log = log_,
       .sandbox =
@@ -269,6 +302,14 @@ int Program::run() {
       loop_.stop();
     });
   }
+  // A certificate that was renewed.
+  loop_.on_signal(SIGHUP, [this] {
+    if (identity_ == nullptr) return;
+    const auto reloaded = identity_->reload();
+    log_.write(reloaded.has_value() ? io::Log::Level::kInfo : io::Log::Level::kError,
+               "the certificate was read again",
+               {{"error", reloaded.has_value() ? "" : reloaded.error().message()}});
+  });
   loop_.spawn(start());
   loop_.run();
   return status_;
