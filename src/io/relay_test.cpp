@@ -7,11 +7,7 @@
 namespace caisson::io {
 namespace {
 
-/ -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- --
-
-                                                                                                                                   TEST(
-                                                                                                                                       Relay,
-                                                                                                                                       PassesBothWaysWithWhatCameEarlyAndTheEnds) {
+TEST(Relay, PassesBothWaysWithWhatCameEarlyAndTheEnds) {
   Loop loop(1);
   auto left = stream_pair(loop), right = stream_pair(loop);
   auto body = [&]() -> Async<void> {
