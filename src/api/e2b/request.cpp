@@ -118,8 +118,8 @@ Status status_of_close(std::string_view payload) {
   // number. Its sentence ends with the number's own.
   if (const auto number = fields.number_or_none(Tag::kErrorErrno); number.has_value()) {
     const std::string& sentence = error->message();
-    Error again = Error::syscall(sentence.substr(0, sentence.rfind(": ")),
-                                 static_cast<int>(*number & 0xfff));
+    Error again =
+        Error::syscall(sentence.substr(0, sentence.rfind(": ")), static_cast<int>(*number & 0xfff));
     if (again.message() == sentence) return fail(std::move(again));
   }
   return fail(std::move(*error));
