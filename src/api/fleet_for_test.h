@@ -36,7 +36,9 @@ class FakeServed final : public fleet::Served {
     return box;
   }
   bool ended() const override { return has_ended; }
-  io::Async<void> wait_ended() override { co_return; }
+  io::Async<void> wait_ended() override {
+    while (!has_ended) co_await io::Loop::sleep(std::chrono::milliseconds(1));
+  }
 
  private:
   std::string team_;
