@@ -59,6 +59,10 @@ class Rules(Tree):
     def test_guest_includes_more_than_base(self):
         self.expect("src/guest/a.cpp", '#include "policy/spec.h"\n', "layers")
 
+    def test_the_database_includes_more_than_base(self):
+        self.expect_good("src/cli/a.cpp", '#include "db/teams.h"\n')
+        self.expect("src/db/a.cpp", '#include "policy/spec.h"\n', "layers")
+
     def test_only_what_has_it_built_in_includes_the_guest(self):
         self.expect_good("src/box/a.cpp", '#include "guest/init.h"\n')
         self.expect("src/wall/a.cpp", '#include "guest/init.h"\n', "layers")

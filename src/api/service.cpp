@@ -66,6 +66,13 @@ io::Async<void> Service::control(http::Exchange& exchange, Trace& trace) {
     co_return;
   }
   Router::Match match = router_.match(exchange.request().method, exchange.target().segments);
+  if (match.kind == Router::Match::Kind::kNoPath && exchange.target().path == "/files") {
+    // A signed address that is no sandbox's; clients know these words.
+    const bool is_signed = exchange.target().query_value("signature").has_value();
+    co_await send(exchange, error_answer(401, is_signed ? "invalid signature"
+                                                        : "missing signature query parameter"));
+    co_return;
+  }
   if (match.kind == Router::Match::Kind::kNoPath) {
     co_await send(exchange, error_answer(404, "there is nothing at this path"));
     co_return;

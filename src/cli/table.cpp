@@ -11,17 +11,23 @@ std::string two_digits(std::int64_t value) {
   return (value < 10 ? "0" : "") + std::to_string(value);
 }
 
+// Characters rather than bytes: those of UTF-8 that do not continue one.
+std::size_t width_of(std::string_view cell) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      cell, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
 }  // namespace
 
 std::string TextTable::text() const {
   std::vector<std::size_t> widths(rows_[0].size(), 0);
   for (const auto& row : rows_)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   std::string out;
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       out += row[i];
-      if (i + 1 < row.size()) out.append(widths[i] - row[i].size() + 2, ' ');
+      if (i + 1 < row.size()) out.append(widths[i] - width_of(row[i]) + 2, ' ');
     }
     out += '\n';
   }

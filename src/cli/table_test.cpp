@@ -11,6 +11,13 @@ TEST(TextTable, ColumnsLineUp) {
   EXPECT_EQ(table.text(), "A     BB  C\nlong  x   end\n");
 }
 
+TEST(TextTable, CountsCharacters) {
+  TextTable table({"A", "B"});
+  table.add({"ü…", "x"});
+  table.add({"abc", "y"});
+  EXPECT_EQ(table.text(), "A    B\nü…   x\nabc  y\n");
+}
+
 TEST(DurationText, EachUnit) {
   EXPECT_EQ(duration_text(-5), "0ms");
   EXPECT_EQ(duration_text(999), "999ms");

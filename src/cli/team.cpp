@@ -67,8 +67,11 @@ constexpr std::array<Example, 1> kSetExamples = {
     {{"caisson team set default --max-memory 2GiB --max-running unlimited",
       "change these two and leave the others"}}};
 
-constexpr std::string_view kQuotaText =
+constexpr std::string_view kCreateText =
     "What is not given, or given as unlimited, is limited by the server's configuration alone.";
+constexpr std::string_view kSetText =
+    "What is not given stays as it is; what is given as unlimited is limited by the server's "
+    "configuration alone. Sandboxes that there are already are left as they are.";
 
 // Puts what was given over what is there.
 Status read_quota(const Parsed& parsed, db::Quota& quota) {
@@ -147,7 +150,7 @@ int exit_status(const Status& done) {
 constinit const CommandTable kTeamCreateTable = {.name = "team create",
                                                  .synopsis = "[OPTIONS] TEAM",
                                                  .summary = "Make a team of the server",
-                                                 .text = kQuotaText,
+                                                 .text = kCreateText,
                                                  .groups = kCreateGroups,
                                                  .examples = kCreateExamples};
 constinit const CommandTable kTeamLsTable = {.name = "team ls",
@@ -159,7 +162,7 @@ constinit const CommandTable kTeamLsTable = {.name = "team ls",
 constinit const CommandTable kTeamSetTable = {.name = "team set",
                                               .synopsis = "[OPTIONS] TEAM",
                                               .summary = "Change how much a team may have",
-                                              .text = kQuotaText,
+                                              .text = kSetText,
                                               .groups = kSetGroups,
                                               .examples = kSetExamples};
 

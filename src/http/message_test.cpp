@@ -31,8 +31,8 @@ TEST(Target, IsSplitBeforeItIsDecoded) {
        {Path{"/", "/", {}}, Path{"/a", "/a", {"a"}}, Path{"/a/", "/a/", {"a", ""}},
         Path{"//a", "//a", {"", "a"}}, Path{"/a%2Fb/c", "/a/b/c", {"a/b", "c"}},
         Path{"/a+b%20c", "/a+b c", {"a+b c"}}, Path{"/%C3%a4", "/\xc3\xa4", {"\xc3\xa4"}},
-        Path{"/../x", "/../x", {"..", "x"}}, Path{"http://x/a/b", "/a/b", {"a", "b"}},
-        Path{"http://x", "/", {}}, Path{"http://x?a", "/", {}}}) {
+        Path{"/../x", "/../x", {"..", "x"}}, Path{"http://example.com/a/b", "/a/b", {"a", "b"}},
+        Path{"http://example.com", "/", {}}, Path{"https://example.com/?a", "/", {}}}) {
     const auto target = parse_target(expected.target);
     ASSERT_TRUE(target.has_value()) << expected.target;
     EXPECT_EQ(target->path, expected.path);

@@ -6,11 +6,11 @@
 
 #include <vector>
 
+#include "base/sha256.h"
 #include "image/config.h"
 #include "image/files.h"
 #include "image/manifest.h"
 #include "image/rootfs_worker.h"
-#include "base/sha256.h"
 #include "image/store_steps.h"
 
 namespace caisson::image {

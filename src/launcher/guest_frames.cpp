@@ -99,8 +99,13 @@ void Supervisor::guest_data(std::uint32_t id, Stream& stream, const proto::Frame
   if (passed > 0)
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kData, channel, bytes);
   // What nobody will acknowledge is granted again at once, so that the command goes on.
-  if (const std::size_t dropped = frame.payload.size() - passed; dropped > 0)
-    grant(id, stream, channel, dropped);
+  if (const std::size_t dropped = frame.payload.size() - passed; dropped > 0) {
+    if (stream.kept != nullptr && kept_.must_wait(*stream.kept)) {
+      stream.held_back[channel] += dropped;
+    } else {
+      grant(id, stream, channel, dropped);
+    }
+  }
 }
 
 void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view payload) {

@@ -47,6 +47,7 @@ KeptCommand& KeptCommands::add(std::string label, std::size_t keeps) {
   command.number = number;
   command.label = std::move(label);
   command.tail = OutputTail(std::min(keeps, OutputTail::kMaxBytes));
+  command.waits_for_readers = keeps >= kKeptToWait;
   return command;
 }
 
@@ -54,6 +55,36 @@ KeptCommand* KeptCommands::find(std::uint64_t number) {
   if (number > std::numeric_limits<std::uint32_t>::max()) return nullptr;
   const auto found = commands_.find(static_cast<std::uint32_t>(number));
   return found == commands_.end() ? nullptr : &found->second;
+}
+
+bool KeptCommands::lags(const Reader& reader) {
+  return reader.command->waits_for_readers && !reader.until && !reader.leaves && !reader.given_up &&
+         reader.command->tail.end() - reader.place > kMostLag;
+}
+
+bool KeptCommands::must_wait(const KeptCommand& command) const {
+  return std::ranges::any_of(
+      readers_, [&](const Reader& reader) { return reader.command == &command && lags(reader); });
+}
+
+void KeptCommands::watch_lag(std::uint64_t now_us) {
+  for (Reader& reader : readers_) {
+    if (reader.seen_us == 0 || reader.place != reader.seen_place || !lags(reader)) {
+      reader.seen_place = reader.place;
+      reader.seen_us = now_us;
+    } else if (now_us >= reader.seen_us + kLagPatienceUs) {
+      reader.given_up = true;
+    }
+  }
+}
+
+std::size_t KeptCommands::unread(const KeptCommand& command) const {
+  std::uint64_t oldest = command.tail.end();
+  for (const Reader& reader : readers_) {
+    if (reader.command == &command && command.waits_for_readers && !reader.given_up)
+      oldest = std::min(oldest, reader.place);
+  }
+  return static_cast<std::size_t>(command.tail.end() - std::max(oldest, command.tail.begin()));
 }
 
 void KeptCommands::add_output(KeptCommand& command, Channel channel, std::string_view bytes) {
@@ -64,10 +95,12 @@ void KeptCommands::add_output(KeptCommand& command, Channel channel, std::string
 void KeptCommands::bound_output() {
   std::size_t cost = 0;
   for (const auto& [number, command] : commands_) cost += command.tail.cost();
+  // What everybody has been sent goes first.
+  const auto to_spare = [&](const auto& entry) {
+    return entry.second.tail.cost() - std::min(entry.second.tail.cost(), unread(entry.second));
+  };
   while (cost > kMostOutput) {
-    auto& largest = std::ranges::max_element(commands_, {}, [](const auto& entry) {
-                      return entry.second.tail.cost();
-                    })->second.tail;
+    auto& largest = std::ranges::max_element(commands_, {}, to_spare)->second.tail;
     const std::size_t before = largest.cost();
     largest.shrink_to(largest.size() - std::min(largest.size(), kForgetAtOnce));
     cost -= before - largest.cost();

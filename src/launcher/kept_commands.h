@@ -5,7 +5,10 @@
 // The newest output of each is kept; every reader has a place in it and is sent what it has credit
 // for, so that one that reads slowly, or not at all, costs its credit and no more, and delays
 // nobody. Where the kept bytes have moved on past a reader's place it is told how many it missed
-// and goes on with the oldest that are left. A command that has ended stays for kEndedUs, so that
+// and goes on with the oldest that are left. Only a command of which much is kept (kMostLag behind
+// what the guest may send at once) waits for those who follow it, so that they miss nothing: while
+// one lags by more than kMostLag the guest gets no more credit, but for kLagPatienceUs at most
+// without that one taking a byte. A command that has ended stays for kEndedUs, so that
 // who comes late still learns how it ended.
 //
 // Bounded, whatever clients and commands do: kMostRunning, kMostEnded, kMostReaders, kMostOutput
@@ -49,6 +52,7 @@ struct KeptCommand {
   // How it ended: the payload of a CLOSE frame.
   std::optional<std::string> close;
   std::uint64_t forget_at_us = 0;  // of an ended one
+  bool waits_for_readers = false;
 
   bool is_main() const { return number == 0; }
 };
@@ -63,6 +67,10 @@ class KeptCommands {
   static constexpr std::size_t kMostInputEach = 512 * 1024;  // of one
   static constexpr std::size_t kUsualKept = 64 * 1024;
   static constexpr std::uint64_t kEndedUs = 30'000'000;
+  static constexpr std::size_t kMostLag = proto::kInitialCredit;
+  // Both channels can fill up what was granted before the guest is held back.
+  static constexpr std::size_t kKeptToWait = kMostLag + 2 * proto::kInitialCredit;
+  static constexpr std::uint64_t kLagPatienceUs = 60'000'000;
 
   void add_main() { (void)commands_[0]; }
   // Whether another command, with its reader, or another reader fits. Error: resource_exhausted.
@@ -75,6 +83,10 @@ class KeptCommands {
   // All but the main command, in the order of their numbers.
   const std::map<std::uint32_t, KeptCommand>& all() const { return commands_; }
 
+  // Whether the command has to wait for one of its readers.
+  bool must_wait(const KeptCommand& command) const;
+  // Looks for readers whom no command waits for any longer.
+  void watch_lag(std::uint64_t now_us);
   void add_output(KeptCommand& command, proto::Channel channel, std::string_view bytes);
   // Takes input of a reader of that command. False: it is dropped, since nobody will read it.
   // Error: more than the reader was granted (invalid_argument, which breaks its connection), or
@@ -120,14 +132,19 @@ class KeptCommands {
     std::uint32_t stream = 0;
     KeptCommand* command = nullptr;
     std::uint64_t place = 0;
-    std::optional<std::uint64_t> until;  // none: follows
-    bool greeted = false;                // was told which command it reads
+    std::optional<std::uint64_t> until;         // none: follows
+    std::uint64_t seen_place = 0, seen_us = 0;  // when watch_lag() saw it move
+    bool given_up = false;                      // nobody waits for it any longer
+    bool greeted = false;                       // was told which command it reads
     bool told_input_closed = false;
     std::optional<std::string> leaves;  // wants no more, or may not: what its CLOSE says
     std::int64_t credit[3] = {proto::kInitialCredit, proto::kInitialCredit, proto::kInitialCredit};
   };
   Reader* reader(std::uint64_t client, std::uint32_t stream);
   bool is_read(const KeptCommand& command) const;
+  static bool lags(const Reader& reader);
+  // What no reader that is waited for has been sent.
+  std::size_t unread(const KeptCommand& command) const;
   // True when the reader's stream is closed.
   static bool send_to(Reader& reader, Peer& peer);
   static bool send_output(Reader& reader, Peer& peer);

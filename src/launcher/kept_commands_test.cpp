@@ -372,6 +372,41 @@ TEST(KeptCommandsTable, KeepsTheEndedOnesThatEndedLast) {
   EXPECT_EQ(kept.all().begin()->first, KeptCommands::kMostEnded + 1);
 }
 
+TEST(KeptCommandsTable, OneThatKeepsMuchWaitsForThoseWhoFollow) {
+  KeptCommands kept;
+  KeptCommand& command = started(kept, KeptCommands::kKeptToWait);
+  const std::string lag(KeptCommands::kMostLag, 'x');
+  kept.add_output(command, Channel::kOut, lag + "x");
+  EXPECT_FALSE(kept.must_wait(command));  // nobody follows
+  kept.attach(command, 1, 1, KeptCommands::From::kNow);
+  kept.add_output(command, Channel::kOut, lag);
+  EXPECT_FALSE(kept.must_wait(command));
+  kept.add_output(command, Channel::kOut, "x");
+  EXPECT_TRUE(kept.must_wait(command));
+  kept.leave(1, 1);
+  EXPECT_FALSE(kept.must_wait(command));
+}
+
+TEST(KeptCommandsTable, NobodyWaitsForOneWhoTakesNothingForLong) {
+  KeptCommands kept;
+  KeptCommand& command = started(kept, KeptCommands::kKeptToWait);
+  kept.attach(command, 1, 1, KeptCommands::From::kNow);
+  kept.add_output(command, Channel::kOut, std::string(KeptCommands::kMostLag + 1, 'x'));
+  kept.watch_lag(1);
+  kept.watch_lag(KeptCommands::kLagPatienceUs);
+  EXPECT_TRUE(kept.must_wait(command));
+  kept.watch_lag(1 + KeptCommands::kLagPatienceUs);
+  EXPECT_FALSE(kept.must_wait(command));
+}
+
+TEST(KeptCommandsTable, OneThatKeepsLittleWaitsForNobody) {
+  KeptCommands kept;
+  KeptCommand& command = started(kept, KeptCommands::kKeptToWait - 1);
+  kept.attach(command, 1, 1, KeptCommands::From::kNow);
+  kept.add_output(command, Channel::kOut, std::string(KeptCommands::kMostLag + 1, 'x'));
+  EXPECT_FALSE(kept.must_wait(command));
+}
+
 TEST(KeptCommandsTable, BoundsAllOutputTogether) {
   KeptCommands kept;
   const std::string block(64 * 1024, 'x');

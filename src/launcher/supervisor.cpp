@@ -126,6 +126,7 @@ void Supervisor::check_commands() {
     return end("the sandbox's time is over");
   }
   kept_.forget_old(now);
+  kept_.watch_lag(now);
   if (unborn()) return;
   for (auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
@@ -218,6 +219,13 @@ void Supervisor::turn() {
 
 void Supervisor::send_kept_output() {
   kept_.send([&](std::uint64_t client) -> Peer& { return clients_.at(client).peer; });
+  for (auto& [number, stream] : streams_) {
+    if (stream.kept == nullptr || kept_.must_wait(*stream.kept)) continue;
+    for (std::size_t channel = 0; channel < kChannels; ++channel) {
+      const std::size_t held = std::exchange(stream.held_back[channel], 0);
+      if (held > 0) grant(number, stream, static_cast<std::uint8_t>(channel), held);
+    }
+  }
 }
 
 void Supervisor::say_farewell() {

@@ -43,6 +43,7 @@ struct Stream {
   std::int64_t from_guest[kChannels] = {};  // credit that the guest may still use
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
   KeptCommand* kept = nullptr;              // of a command whose output is kept
+  std::size_t held_back[kChannels] = {};    // credit that waits for its readers
   bool last = false;                        // the only one of a single sandbox
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };

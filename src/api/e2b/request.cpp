@@ -112,8 +112,17 @@ io::Async<Result<BoxStream::Message>> next_message(const Request& request, BoxSt
 
 Status status_of_close(std::string_view payload) {
   TRY_ASSIGN(const FieldReader fields, FieldReader::parse(payload));
-  if (std::optional<Error> error = fields.error()) return fail(std::move(*error));
-  return {};
+  std::optional<Error> error = fields.error();
+  if (!error.has_value()) return {};
+  // A failed system call of the guest's is one again here: what is done about it depends on its
+  // number. Its sentence ends with the number's own.
+  if (const auto number = fields.number_or_none(Tag::kErrorErrno); number.has_value()) {
+    const std::string& sentence = error->message();
+    Error again =
+        Error::syscall(sentence.substr(0, sentence.rfind(": ")), static_cast<int>(*number & 0xfff));
+    if (again.message() == sentence) return fail(std::move(again));
+  }
+  return fail(std::move(*error));
 }
 
 io::Async<Result<std::vector<std::string>>> call_guest(const Request& request, proto::Kind kind,

@@ -1,0 +1,60 @@
+// The client side of HTTP/1.1 over a stream that stands already: one request, one answer.
+//
+// For the proxy to servers inside sandboxes: what answers is hostile, so it is read by the same
+// strict codec, within bounds. Belongs to the loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "http/codec.h"
+#include "http/server.h"
+#include "io/stream.h"
+
+namespace caisson::http {
+
+// The request may be sent by one coroutine while another reads the answer. The stream ends with
+// it.
+class ClientExchange {
+ public:
+  explicit ClientExchange(std::unique_ptr<io::Stream> stream);
+
+  // `body`: none, a length or chunked; the framing's headers follow from it. Error: a head that
+  // cannot be written; unavailable.
+  io::Async<Status> send(RequestHead head, Framing body);
+  // Of the body; its length is the caller's to keep. end() also of none.
+  io::Async<Status> write(std::string_view bytes);
+  io::Async<Status> end();
+
+  // The answer's head; interim answers (1xx) are passed over, but for 101. Error: malformed
+  // (invalid_argument), unavailable.
+  io::Async<Result<ResponseHead>> read_head();
+  // The next piece of its body; empty: it has ended. Error: malformed, or broken off.
+  io::Async<Result<std::string>> read_some(std::size_t most);
+
+  io::Stream& stream() { return *stream_; }
+  // After an answer 101: what came behind its head.
+  std::string take_early() { return std::move(buffer_); }
+
+ private:
+  // False: the peer has ended.
+  io::Async<Result<bool>> fill();
+
+  std::unique_ptr<io::Stream> stream_;
+  std::string method_;
+  Framing sending_;
+  std::string buffer_;
+  BodyDecoder decoder_;
+};
+
+// Passes the request of `exchange` on to `backend`, and its answer back: body and answer in pieces
+// and at once, upgrades (101) as bare bytes. `head` is what the backend is to see (the caller's
+// copy of the request's head, changed as it likes); what is meant for one connection alone and the
+// framing are dealt with here. Returns when all is over. Error: there was no answer to pass on and
+// nothing was sent to the client (the caller answers, with 502 for example).
+io::Async<Status> forward(io::Loop& loop, Exchange& exchange, RequestHead head,
+                          std::unique_ptr<io::Stream> backend);
+
+}  // namespace caisson::http
