@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -105,6 +107,7 @@ class FakeExchange final : public http::Exchange {
     if (gone()) co_return fail(Error::unavailable("the client has gone"));
     answer += bytes;
     writes.emplace_back(bytes);
+    if (gone() && when_gone_) when_gone_();
     co_return Status();
   }
   io::Async<Status> end() override {
@@ -114,7 +117,7 @@ class FakeExchange final : public http::Exchange {
   }
   void abort() override { aborted = true; }
   io::Async<void> wait_gone() override { co_return; }
-  void on_gone(std::function<void()>) override {}
+  void on_gone(std::function<void()> call) override { when_gone_ = std::move(call); }
   bool gone() const override {
     return aborted || (gone_at.has_value() && answer.size() >= *gone_at);
   }
@@ -133,6 +136,7 @@ class FakeExchange final : public http::Exchange {
   http::RequestHead head_;
   std::string body_;
   std::size_t read_ = 0;
+  std::function<void()> when_gone_;
 };
 
 }  // namespace caisson::api

@@ -4,6 +4,7 @@
 
 #include "api/body.h"
 #include "api/exec_lines.h"
+#include "api/sandbox_fields.h"
 #include "base/proto.h"
 #include "base/time_text.h"
 #include "policy/complain.h"
@@ -14,13 +15,9 @@ namespace {
 using fleet::NewSandbox;
 using proto::Tag;
 
-constexpr std::int64_t kMostSeconds = 2147483647;
-constexpr std::size_t kMostName = 256;
 constexpr std::size_t kMostArguments = 4096;
-constexpr Object::MapLimits kMetadataLimits{128, 256, 8192};
-constexpr Object::MapLimits kEnvLimits{1024, 256, 128 * 1024};
 
-json::Value texts_of(const std::map<std::string, std::string>& map) {
+json::Value texts_of(const Texts& map) {
   json::Value object = json::Value::object();
   for (const auto& [key, value] : map) object.set(key, value);
   return object;
@@ -42,25 +39,11 @@ json::Value body_of(const fleet::SandboxView& view) {
   return body;
 }
 
-Error no_such_sandbox(std::string_view id) {
-  return Error::not_found("sandbox " + policy::quote(id) + " not found");
-}
-
-Status check_env(const Object& body, const std::map<std::string, std::string>& env) {
-  for (const auto& [name, value] : env) {
-    if (name.empty() || name.contains('=') || name.contains('\0') || value.contains('\0')) {
-      return fail(policy::wrong(body.path_of("env"), policy::quote(name),
-                                "names without = and values, both without zero bytes"));
-    }
-  }
-  return {};
-}
-
 Result<NewSandbox> parse_new(const json::Value& value) {
   const Object body(value);
   TRY(body.only({"template", "timeout_seconds", "on_timeout", "auto_resume", "env", "metadata"}));
   NewSandbox wanted;
-  TRY_ASSIGN(auto name, body.text("template", kMostName));
+  TRY_ASSIGN(auto name, body.text("template", kMostTemplateName));
   if (name.value_or("").empty()) {
     return fail(policy::wrong("template", "nothing", "a template's name or id"));
   }
@@ -74,11 +57,8 @@ Result<NewSandbox> parse_new(const json::Value& value) {
   if (on_timeout == "pause") wanted.on_timeout = NewSandbox::OnTimeout::kPause;
   TRY_ASSIGN(const auto resume, body.truth("auto_resume"));
   wanted.auto_resume = resume.value_or(false);
-  TRY_ASSIGN(auto env, body.map("env", kEnvLimits));
-  if (env.has_value()) wanted.env = std::move(*env);
-  TRY(check_env(body, wanted.env));
-  TRY_ASSIGN(auto metadata, body.map("metadata", kMetadataLimits));
-  if (metadata.has_value()) wanted.metadata = std::move(*metadata);
+  TRY_ASSIGN(wanted.env, read_env(body, "env"));
+  TRY_ASSIGN(wanted.metadata, read_metadata(body, "metadata"));
   return wanted;
 }
 
@@ -153,12 +133,9 @@ Result<Exec> parse_exec(const json::Value& value, const fleet::Served& served) {
     }
     exec.open.put(Tag::kArg, argument);
   }
-  std::map<std::string, std::string> env = served.env();
-  TRY_ASSIGN(auto more, body.map("env", kEnvLimits));
-  if (more.has_value()) {
-    TRY(check_env(body, *more));
-    for (auto& [name, text] : *more) env[name] = std::move(text);
-  }
+  // The request's own go before the sandbox's.
+  TRY_ASSIGN(Texts env, read_env(body, "env"));
+  env.insert(served.env().begin(), served.env().end());
   for (const auto& [name, text] : env) exec.open.put(Tag::kEnv, name + "=" + text);
   TRY_ASSIGN(const auto workdir, body.text("workdir", 4096));
   const std::string where = workdir.value_or(served.default_workdir());
@@ -202,6 +179,13 @@ io::Async<Result<Answer>> exec(Call& call) {
   const std::shared_ptr<fleet::BoxStream> stream = std::move(opened);
   if (!wanted.input.empty()) call.backend.loop.spawn(feed(stream, std::move(wanted.input)));
 
+  // The command ends with its client, also where it says nothing that could not be delivered.
+  call.exchange.on_gone([weak = std::weak_ptr(stream)] {
+    if (const std::shared_ptr<fleet::BoxStream> open = weak.lock()) {
+      open->control(proto::Fields().put_u8(
+          Tag::kControlOperation, static_cast<std::uint8_t>(proto::ControlOperation::kShutdown)));
+    }
+  });
   http::ResponseHead head;
   head.headers.add("Content-Type", "application/x-ndjson");
   CO_TRY(co_await call.exchange.begin(std::move(head)));
@@ -211,7 +195,6 @@ io::Async<Result<Answer>> exec(Call& call) {
     CO_TRY_ASSIGN(const std::string text, lines.take(message));
     if (text.empty()) continue;
     const Status written = co_await call.exchange.write(text);
-    // The command ends with its client: the stream is dropped.
     if (!written.has_value()) co_return Answer::already_sent();
   }
   [[maybe_unused]] const Status ended = co_await call.exchange.end();

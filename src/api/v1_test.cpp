@@ -73,7 +73,7 @@ TEST_F(V1Test, AMistakeInABodyIsNamed) {
            {R"({"template":"base","timeout_seconds":0})", "timeout_seconds: found 0"},
            {R"({"template":"base","on_timeout":"stop"})", "on_timeout: found \"stop\""},
            {R"({"template":"base","auto_resume":1})", "auto_resume: found 1"},
-           {R"({"template":"base","env":{"A=":"b"}})", "env: found \"A=\""},
+           {R"({"template":"base","env":{"A=":"b"}})", "env: found the name \"A=\""},
            {R"({"template":"base","metadata":[]})", "metadata: found an array"}}) {
     EXPECT_THAT(refusal(call("POST", "/v1/sandboxes", body), 400), HasSubstr(message));
   }
@@ -151,6 +151,20 @@ TEST_F(V1Test, ACommandEndsWithItsClient) {
         EXPECT_EQ(fake.next(FrameType::kClose).header.stream, open.header.stream);
       },
       R"({"command":["yes"]})", 1);
+  EXPECT_FALSE(exchange.ended);
+}
+
+TEST_F(V1Test, ASilentCommandEndsWithItsClientToo) {
+  const FakeExchange exchange = exec(
+      [](FakeSupervisor& fake) {
+        fake.hello();
+        const proto::Frame open = fake.next(FrameType::kOpen);
+        fake.out(open.header.stream, "one");
+        const proto::Frame cancel = fake.next(FrameType::kControl);
+        EXPECT_EQ(cancel.header.stream, open.header.stream);
+        fake.close(open.header.stream, FakeSupervisor::exited(0));
+      },
+      R"({"command":["sleep","inf"]})", 1);
   EXPECT_FALSE(exchange.ended);
 }
 

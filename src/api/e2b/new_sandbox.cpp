@@ -1,32 +1,16 @@
 #include "api/e2b/new_sandbox.h"
 
 #include "api/e2b/network.h"
+#include "api/sandbox_fields.h"
 #include "policy/complain.h"
 
 namespace caisson::api::e2b {
 namespace {
 
-constexpr std::size_t kMostName = 256;
-constexpr Object::MapLimits kMetadataLimits{128, 256, 8192};
-constexpr Object::MapLimits kEnvLimits{1024, 256, 128 * 1024};
 constexpr std::size_t kMostTokens = 5, kMostVolumes = 64;
 
 Error missing(const Object& body, std::string_view key, std::string_view allowed) {
   return policy::wrong(body.path_of(key), "nothing", allowed);
-}
-
-Status check_env(const Object& body, const std::map<std::string, std::string>& env) {
-  const std::string path = body.path_of("envVars");
-  for (const auto& [name, value] : env) {
-    if (name.empty() || name.find('=') != std::string::npos || name.contains('\0')) {
-      return fail(policy::wrong(path, "the name " + policy::quote(name),
-                                "the name of a variable: not empty, and without = and zero bytes"));
-    }
-    if (value.contains('\0')) {
-      return fail(policy::wrong(policy::key_below(path, name), "a zero byte", "text without any"));
-    }
-  }
-  return {};
 }
 
 // iam and volumeMounts are checked before they are refused, so that a mistake is called one.
@@ -97,7 +81,7 @@ Status read_lifecycle(const Object& body, fleet::NewSandbox& wanted) {
 Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect dialect) {
   const Object body(value);
   fleet::NewSandbox wanted;
-  TRY_ASSIGN(auto name, body.text("templateID", kMostName));
+  TRY_ASSIGN(auto name, body.text("templateID", kMostTemplateName));
   if (name.value_or("").empty()) {
     return fail(missing(body, "templateID", "a template's name or id"));
   }
@@ -109,11 +93,8 @@ Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect di
   wanted.secure = dialect == Dialect::kV2 || secure.value_or(false);
   TRY(read_lifecycle(body, wanted));
 
-  TRY_ASSIGN(auto metadata, body.map("metadata", kMetadataLimits));
-  if (metadata.has_value()) wanted.metadata = std::move(*metadata);
-  TRY_ASSIGN(auto env, body.map("envVars", kEnvLimits));
-  if (env.has_value()) wanted.env = std::move(*env);
-  TRY(check_env(body, wanted.env));
+  TRY_ASSIGN(wanted.metadata, read_metadata(body, "metadata"));
+  TRY_ASSIGN(wanted.env, read_env(body, "envVars"));
 
   TRY_ASSIGN(Network network, parse_network(body));
   wanted.public_traffic = network.public_traffic;

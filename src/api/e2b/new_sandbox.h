@@ -16,7 +16,4 @@ enum class Dialect : std::uint8_t { kV1, kV2 };
 // Errors: invalid_argument naming the field; unimplemented for what this server does not have.
 Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& body, Dialect dialect);
 
-// A time to live in seconds, as every body has it.
-inline constexpr std::int64_t kMostSeconds = 2147483647;
-
 }  // namespace caisson::api::e2b

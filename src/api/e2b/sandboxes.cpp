@@ -7,6 +7,7 @@
 #include "api/e2b/network.h"
 #include "api/e2b/new_sandbox.h"
 #include "api/e2b/view.h"
+#include "api/sandbox_fields.h"
 #include "policy/complain.h"
 
 namespace caisson::api::e2b {
@@ -24,10 +25,6 @@ constexpr std::size_t kMostIds = 100;
 std::string sandbox_id(const Call& call) {
   const std::string& text = call.parameter(0);
   return text.substr(0, text.find('-'));
-}
-
-Error no_such_sandbox(std::string_view id) {
-  return Error::not_found("sandbox " + policy::quote(id) + " not found");
 }
 
 // A time to live of the body, zero and less being "at once".
@@ -83,7 +80,7 @@ io::Async<Result<Answer>> refresh(Call& call) {
   co_return Answer::empty(204);
 }
 
-// Connects to a sandbox; `running` and `resumed` are the statuses of success.
+// 200 where it ran, 201 where it was resumed.
 io::Async<Result<Answer>> connect_to(Call& call, seconds timeout, fleet::Resume how) {
   const std::string id = sandbox_id(call);
   CO_TRY_ASSIGN(const bool resumed,
