@@ -141,14 +141,7 @@ def unpack(lab):
         target.mkdir()
         lab.call("/bin/sh", "-c", 'zstd -dc "$1" | tar -x --numeric-owner -p -C "$2"', "sh", archive, target)
 
-    def clean():
-        for path in (*lab.folder.glob("unpack*"), *lab.folder.glob("tar*")):
-            shutil.rmtree(path)
-
-    try:
-        return {"times_us": alternate(lab, lab.options.unpack_rounds, {"caisson image import": ours, "zstd -d to tar x, sync": tar})}
-    finally:
-        clean()
+    return {"times_us": alternate(lab, lab.options.unpack_rounds, {"caisson image import": ours, "zstd -d to tar x, sync": tar})}
 
 
 def pull(lab):
@@ -297,15 +290,19 @@ def measure(options):
     machine, remark = host.describe(), frame.busy()
     if remark:
         print(f"bench: {remark}", file=sys.stderr)
-    parts = {}
-    for part in options.parts:
-        lab = Lab(options)
-        try:
-            parts[part] = globals()[part](lab)
-        except frame.BenchError as error:
-            print(f"bench: {part}: {error}", file=sys.stderr)
-            parts[part] = {"missing": str(error)}
-        finally:
+    parts, labs = {}, []
+    try:
+        for part in options.parts:
+            labs.append(Lab(options))
+            try:
+                parts[part] = globals()[part](labs[-1])
+            except frame.BenchError as error:
+                print(f"bench: {part}: {error}", file=sys.stderr)
+                parts[part] = {"missing": str(error)}
+    finally:
+        # Not before: for minutes after many files are removed, ext4 makes new ones slowly (it goes past
+        # every inode that was free only lately).
+        for lab in labs:
             lab.close()
     frame.show("")
     machine["load after"] = f"{os.getloadavg()[0]:.2f}"
