@@ -85,7 +85,7 @@ class Meter {
   void expect_another(std::uint64_t done) {
     turn_ = done;
     const auto left = static_cast<double>(size_ - done);
-    pace_ = left / (left + static_cast<double>(size_));
+    if (size_ > 0) pace_ = left / (left + static_cast<double>(size_));
   }
 
  private:

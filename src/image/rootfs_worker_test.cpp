@@ -336,6 +336,42 @@ TEST_P(Session, TheTimeLimitEndsIt) {
   EXPECT_EQ(report.error().code(), Code::kDeadlineExceeded) << report.error().message();
 }
 
+// The value of a line of /proc/…/status.
+std::string status_of(const std::string& process, const std::string& key) {
+  const std::string text = testing::read_text("/proc/" + process + "/status");
+  const std::size_t at = text.find("\n" + key + ":\t");
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + key.size() + 3;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+// The last child that the process's first thread has made, in text.
+std::string child_of(const std::string& process) {
+  std::string children = testing::read_text("/proc/" + process + "/task/" + process + "/children");
+  if (!children.empty()) children.pop_back();
+  const std::size_t space = children.rfind(' ');
+  return space == std::string::npos ? children : children.substr(space + 1);
+}
+
+TEST_P(Session, EveryThreadThatReadsALayerIsConfined) {
+  ASSERT_TRUE(apply(Tar().add({.name = "a"}).bytes()).has_value());
+  const std::string inner = child_of(child_of(std::to_string(getpid())));
+  const std::vector<std::string> threads = testing::entries_of("/proc/" + inner + "/task");
+  ASSERT_EQ(threads.size(), 2u) << inner;
+  for (const std::string& thread : threads) {
+    const std::string process = inner + "/task/" + thread;
+    EXPECT_EQ(status_of(process, "NoNewPrivs"), "1");
+    EXPECT_EQ(status_of(process, "CapBnd"), std::string(16, '0'));
+#if !defined(__has_feature) || !__has_feature(address_sanitizer)
+    EXPECT_EQ(status_of(process, "Seccomp"), "2");
+#endif
+    // The right to give files away is the one's that makes them.
+    if (thread != inner || GetParam() == RootfsForm::kErofs) {
+      EXPECT_EQ(status_of(process, "CapEff"), std::string(16, '0'));
+    }
+  }
+}
+
 TEST_P(Session, WhatItMakesMustNotBeThereYet) {
   auto second = RootfsWorker::start(GetParam(), directory_.get(), -1, mapping_of_caller(), limits_);
   ASSERT_FALSE(second.has_value());
