@@ -89,10 +89,15 @@ Result<ApiKey> Keys::authenticate(std::string_view secret) {
 }
 
 Status Keys::note_use(std::string_view key_id, std::int64_t now_ms) {
-  TRY(
-      sqlite_.run("UPDATE api_keys SET last_used_ms = ?1 WHERE id = ?2 AND "
-                  "(last_used_ms IS NULL OR last_used_ms <= ?1 - ?3)",
-                  now_ms, key_id, kUseMs));
+  {
+    // A look takes no lock; an update takes the writer's, also where it changes nothing.
+    TRY_ASSIGN(Query query,
+               sqlite_.query("SELECT 1 FROM api_keys WHERE id = ? AND last_used_ms > ?", key_id,
+                             now_ms - kUseMs));
+    TRY_ASSIGN(const bool noted, query.next());
+    if (noted) return {};
+  }
+  TRY(sqlite_.run("UPDATE api_keys SET last_used_ms = ? WHERE id = ?", now_ms, key_id));
   return {};
 }
 
