@@ -177,6 +177,49 @@ def check_whitespace(source: Source) -> Iterator[Finding]:
             yield Finding(source.path, number, "whitespace", "spaces at the end of the line")
 
 
+# Comments and literals, which no rule about code looks into.
+NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+# What may stand before a statement: labels, else, do, and the rest of a for whose body it is.
+BEFORE_STATEMENT = re.compile(r"(?:else\b|do\b|case\b(?:[^:]|::)*:(?!:)|default\s*:|[^()]*\))\s*")
+CONTROL = re.compile(r"(?:if|while|for|switch)\s*(?:constexpr\s*)?\(")
+# Before co_await in its statement: nothing, co_return, what is initialised or assigned, our macros, a
+# range.
+AWAIT_PLACES = re.compile(
+    r"(?:|co_return|(?:[^()?]|\([^()]*\))*[^=!<>]=|CO_TRY\(|CO_TRY_ASSIGN\((?:[^()]|\([^()]*\))*,|for\s*\([^;]*[^:]:)")
+
+
+def statement_before(text: str) -> str:
+    """The beginning of a statement without the control structure that it is the body of."""
+    while True:
+        text = text.strip()
+        if match := BEFORE_STATEMENT.match(text):
+            text = text[match.end():]
+            continue
+        match = CONTROL.match(text)
+        if not match:
+            return text
+        depth, place = 1, match.end()
+        while place < len(text) and depth > 0:
+            depth += {"(": 1, ")": -1}.get(text[place], 0)
+            place += 1
+        if depth > 0:
+            return text
+        text = text[place:]
+
+
+def check_coroutines(source: Source) -> Iterator[Finding]:
+    """co_await only where every compiler that we mean to support gets it right (src/io/async.h)."""
+    if not source.is_cpp() or "co_await" not in source.text:
+        return
+    code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source.text)
+    for match in re.finditer(r"\bco_await\b", code):
+        start = max(code.rfind(mark, 0, match.start()) for mark in ";{}") + 1
+        before = re.sub(r"\s+", " ", statement_before(code[start:match.start()]))
+        if not AWAIT_PLACES.fullmatch(before):
+            yield Finding(source.path, code.count("\n", 0, match.start()) + 1, "coroutines",
+                          "co_await is a whole initialiser, the right side of an assignment, a statement, or follows co_return")
+
+
 def check_python(source: Source) -> Iterator[Finding]:
     if not source.is_python():
         return
@@ -188,7 +231,7 @@ def check_python(source: Source) -> Iterator[Finding]:
 
 FILE_RULES = [
     check_layers, check_kernel_headers, check_length, check_marks, check_header_comment, check_paths,
-    check_urls, check_whitespace, check_python,
+    check_urls, check_whitespace, check_coroutines, check_python,
 ]
 
 # ---- rules that ask another program -----------------------------------------------------------------

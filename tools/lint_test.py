@@ -130,6 +130,40 @@ class Rules(Tree):
         self.write("a.py", "x = 1\n")
         self.expect("tool", "#!/usr/bin/env python3\nif:\n", "python", 2)
 
+    def test_co_await_in_a_condition(self):
+        self.expect("src/io/a.cpp", "Async<void> f() {\n  k();\n  if (co_await g()) h();\n}\n", "coroutines", 3)
+
+    def test_co_await_in_a_choice(self):
+        self.expect("src/io/a.cpp", "Async<int> f(bool b) {\n  k();\n  co_return b ? co_await g() : 1;\n}\n", "coroutines", 3)
+
+    def test_co_await_as_an_argument(self):
+        self.expect("src/io/a.cpp", "Async<void> f() {\n  k();\n  EXPECT_TRUE((co_await g()).has_value());\n}\n", "coroutines", 3)
+
+    def test_co_await_where_it_may_stand(self):
+        self.expect_good("src/io/a.cpp", """\
+// if (co_await g()) as a comment
+Async<int> f(int x) {
+  const int a = co_await g("(co_await)");
+  CO_TRY(co_await h());
+  CO_TRY_ASSIGN(std::map<int, int> b, co_await h());
+  if (x == a) co_await g();
+  for (int i = 0; i < 3; ++i) co_await g();
+  switch (x) {
+    case X::kOne:
+      co_await g();
+      break;
+    default:
+      x = co_await g();
+  }
+  for (const int y : co_await k()) use(y);
+  if (x > 0) {
+    co_await g();
+  } else
+    co_await h();
+  co_return co_await g();
+}
+""")
+
     def test_format(self):
         self.expect("src/base/a.cpp", "int  x;\n", "format")
 

@@ -110,7 +110,7 @@ void LocalFleet::State::forget(const std::string& id) {
   });
   auto remove = [](std::shared_ptr<State> self, std::string gone) -> io::Async<void> {
     // A record that stays is found to be nobody's when the server starts again.
-    static_cast<void>(co_await self->records->remove(std::move(gone)));
+    const Status ignored = co_await self->records->remove(std::move(gone));
   };
   if (!closed) loop.spawn(remove(shared_from_this(), id));
 }
@@ -160,7 +160,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   if (put.has_value()) put = co_await sandbox->set_end(view.end);
   if (!put.has_value()) {
     sandbox->kill();
-    static_cast<void>(co_await records->remove(record.view.id));
+    const Status ignored = co_await records->remove(record.view.id);
     co_return fail(std::move(put).error());
   }
   add(sandbox, std::move(record));
@@ -233,7 +233,7 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     auto client = co_await BoxClient::connect(state->loop, socket_of(record.host_id));
     if (!client.has_value()) {
       ++adopted.lost;
-      static_cast<void>(co_await state->records->remove(id));
+      const Status ignored = co_await state->records->remove(id);
       continue;
     }
     state->fill_tokens(record);

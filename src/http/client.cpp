@@ -1,9 +1,11 @@
 #include "http/client.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "http/text.h"
+#include "io/race.h"
 #include "io/relay.h"
 
 namespace caisson::http {
@@ -16,6 +18,7 @@ constexpr std::size_t kMostHead = 64 * 1024;
 constexpr std::size_t kMostHeaders = 256;
 constexpr unsigned kMostInterim = 16;
 constexpr std::size_t kRoom = 16 * 1024;
+constexpr std::size_t kPiece = 64 * 1024;
 // In which a backend takes nothing of what it is sent.
 constexpr std::chrono::seconds kWriteTime{60};
 
@@ -108,19 +111,6 @@ Async<Result<std::string>> ClientExchange::read_some(std::size_t most) {
 
 namespace {
 
-// One request on its way. Lives in forward(), which waits for the coroutine that it spawns.
-struct Forwarding {
-  Forwarding(io::Loop& on, Exchange& from, std::unique_ptr<io::Stream> to)
-      : loop(on), exchange(from), backend(std::move(to)), changed(on) {}
-
-  io::Loop& loop;
-  Exchange& exchange;
-  ClientExchange backend;
-  io::Event changed;
-  bool answered = false;  // the answer's side has ended
-  Status result;          // of it
-};
-
 bool asks_for_upgrade(const RequestHead& head) {
   return head.headers.has("upgrade") && has_word(head.headers, "connection", "upgrade");
 }
@@ -137,78 +127,89 @@ RequestHead passed_on(RequestHead head) {
   return head;
 }
 
-Async<Status> switch_protocols(Forwarding& forwarding, ResponseHead head) {
+enum class Watch : std::uint8_t { kClient, kNobody };
+
+// How it ended: the side that ends first says so. The other one is cancelled and does not know.
+using Outcome = std::optional<Status>;
+
+// The client has gone, or broke its body off: the backend must not take a part for the whole.
+void give_up(ClientExchange& backend, Outcome& outcome) {
+  if (outcome.has_value()) return;
+  backend.stream().close(io::Stream::Close::kReset);
+  outcome = fail(Error::unavailable("the client has gone"));
+}
+
+// Returns only where the client has gone; whoever waits for the answer ends it else.
+Async<void> pass_request(Exchange& exchange, ClientExchange& backend, Watch watch,
+                         Outcome& outcome) {
+  for (;;) {
+    const auto piece = co_await exchange.read_some(kPiece);
+    if (!piece.has_value()) {
+      give_up(backend, outcome);
+      co_return;
+    }
+    if (piece->empty()) break;
+    // A backend that takes no more may answer all the same.
+    const Status written = co_await backend.write(*piece);
+    if (!written.has_value()) break;
+  }
+  const Status ignored = co_await backend.end();
+  if (watch == Watch::kClient) {
+    co_await exchange.wait_gone();
+    if (exchange.gone()) {
+      give_up(backend, outcome);
+      co_return;
+    }
+  }
+  for (;;) co_await io::Loop::sleep(std::chrono::hours(24));
+}
+
+Async<Status> switch_protocols(Exchange& exchange, ClientExchange& backend, ResponseHead head) {
   const std::string protocol = head.headers.joined("upgrade");
   remove_hop_by_hop(head.headers);
   head.headers.add("Upgrade", protocol);
-  CO_TRY_ASSIGN(Exchange::Upgraded upgraded, co_await forwarding.exchange.upgrade(std::move(head)));
-  io::Stream& backend = forwarding.backend.stream();
-  backend.set_timeout({});
-  co_await io::relay(forwarding.loop, *upgraded.stream, std::move(upgraded.early), backend,
-                     forwarding.backend.take_early());
+  CO_TRY_ASSIGN(Exchange::Upgraded upgraded, co_await exchange.upgrade(std::move(head)));
+  backend.stream().set_timeout({});
+  co_await io::relay(*upgraded.stream, std::move(upgraded.early), backend.stream(),
+                     backend.take_early());
   co_return Status();
 }
 
-Async<Status> pass_answer(Forwarding& forwarding) {
-  Exchange& exchange = forwarding.exchange;
-  CO_TRY_ASSIGN(ResponseHead head, co_await forwarding.backend.read_head());
-  if (head.status == 101) co_return co_await switch_protocols(forwarding, std::move(head));
+Async<Status> pass_answer(Exchange& exchange, ClientExchange& backend) {
+  CO_TRY_ASSIGN(ResponseHead head, co_await backend.read_head());
+  if (head.status == 101) co_return co_await switch_protocols(exchange, backend, std::move(head));
   remove_hop_by_hop(head.headers);
-  // A length beside another framing was refused, so what is stated is the answer's own.
   CO_TRY(co_await exchange.begin(std::move(head)));
   for (;;) {
-    const auto piece = co_await forwarding.backend.read_some(64 * 1024);
-    if (!piece.has_value()) co_return fail(piece.error());
-    if (piece->empty()) break;
-    CO_TRY(co_await exchange.write(*piece));
+    CO_TRY_ASSIGN(const std::string piece, co_await backend.read_some(kPiece));
+    if (piece.empty()) break;
+    CO_TRY(co_await exchange.write(piece));
   }
   co_return co_await exchange.end();
 }
 
-Async<void> answer_side(Forwarding& forwarding) {
-  forwarding.result = co_await pass_answer(forwarding);
-  forwarding.answered = true;
-  forwarding.changed.notify();
-}
-
-// Until the body has ended, the answer has, or something broke.
-Async<void> pass_body(Forwarding& forwarding) {
-  while (!forwarding.answered) {
-    const auto piece = co_await forwarding.exchange.read_some(64 * 1024);
-    if (!piece.has_value()) {
-      // The backend must not take a part for the whole.
-      if (!forwarding.answered) forwarding.backend.stream().close(io::Stream::Close::kReset);
-      co_return;
-    }
-    if (piece->empty()) break;
-    // A backend that takes no more may have answered all the same.
-    const Status written = co_await forwarding.backend.write(*piece);
-    if (!written.has_value()) co_return;
-  }
-  const Status ignored = co_await forwarding.backend.end();
+Async<void> answer_side(Exchange& exchange, ClientExchange& backend, Outcome& outcome) {
+  Status status = co_await pass_answer(exchange, backend);
+  if (!outcome.has_value()) outcome = std::move(status);
 }
 
 }  // namespace
 
-Async<Status> forward(io::Loop& loop, Exchange& exchange, RequestHead head,
-                      std::unique_ptr<io::Stream> backend) {
-  Forwarding forwarding(loop, exchange, std::move(backend));
-  const bool upgrade = asks_for_upgrade(head);
+Async<Status> forward(Exchange& exchange, RequestHead head, std::unique_ptr<io::Stream> stream) {
+  ClientExchange backend(std::move(stream));
+  // Seeing the client go takes reading ahead, after which a connection cannot be handed over.
+  const Watch watch = asks_for_upgrade(head) ? Watch::kNobody : Watch::kClient;
   Framing body{.kind = Framing::Kind::kChunked};
   if (const auto length = exchange.body_length(); length.has_value())
     body = {*length == 0 ? Framing::Kind::kNone : Framing::Kind::kLength, *length};
-  CO_TRY(co_await forwarding.backend.send(passed_on(std::move(head)), body));
-  // Seeing the client go takes reading ahead, after which a connection cannot be handed over.
-  if (!upgrade)
-    exchange.on_gone(
-        [&forwarding] { forwarding.backend.stream().close(io::Stream::Close::kReset); });
-  loop.spawn(answer_side(forwarding));
-  co_await pass_body(forwarding);
-  while (!forwarding.answered) co_await forwarding.changed.wait();
-  if (!upgrade) exchange.on_gone(nullptr);
-  if (!forwarding.result.has_value() && exchange.begun() && !exchange.gone()) exchange.abort();
-  if (exchange.begun() || exchange.gone()) co_return Status();
-  co_return std::move(forwarding.result);
+  CO_TRY(co_await backend.send(passed_on(std::move(head)), body));
+  Outcome outcome;
+  co_await io::race(pass_request(exchange, backend, watch, outcome),
+                    answer_side(exchange, backend, outcome));
+  if (outcome->has_value() || exchange.gone()) co_return Status();
+  if (!exchange.begun()) co_return std::move(*outcome);
+  exchange.abort();
+  co_return Status();
 }
 
 }  // namespace caisson::http

@@ -54,7 +54,7 @@ class ClientExchange {
 // copy of the request's head, changed as it likes); what is meant for one connection alone and the
 // framing are dealt with here. Returns when all is over. Error: there was no answer to pass on and
 // nothing was sent to the client (the caller answers, with 502 for example).
-io::Async<Status> forward(io::Loop& loop, Exchange& exchange, RequestHead head,
+io::Async<Status> forward(Exchange& exchange, RequestHead head,
                           std::unique_ptr<io::Stream> backend);
 
 }  // namespace caisson::http

@@ -165,7 +165,7 @@ class ForwardTest : public ::testing::Test {
   Async<void> pass(Exchange& exchange) {
     auto stream = co_await io::connect_tcp(loop_, backend_listener_->address());
     VERIFY(stream.has_value());
-    const Status status = co_await forward(loop_, exchange, exchange.request(), std::move(*stream));
+    const Status status = co_await forward(exchange, exchange.request(), std::move(*stream));
     if (!status.has_value()) co_await exchange.respond({.status = 502}, status.error().message());
   }
   Async<std::unique_ptr<io::Stream>> connect() {

@@ -138,6 +138,45 @@ void Connection::close(io::Stream::Close how) {
   lost();
 }
 
+// A read into the buffer. Ends well too where the coroutine that waits for it is cancelled.
+class Connection::Reading {
+ public:
+  Reading(Connection& connection, std::size_t room)
+      : connection_(connection), size_(connection.buffer_.size()) {
+    connection_.reading_ = true;
+    connection_.buffer_.resize(size_ + room);
+  }
+  ~Reading() {
+    connection_.buffer_.resize(size_);
+    connection_.reading_ = false;
+    connection_.changed_.notify();
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  std::span<char> room() { return std::span(connection_.buffer_).subspan(size_); }
+  void came(std::size_t count) { size_ += count; }
+
+ private:
+  Connection& connection_;
+  std::size_t size_;
+};
+
+// Resets the connection unless all was written: who is cancelled midway has sent a part.
+class Connection::Writing {
+ public:
+  explicit Writing(Connection& connection) : connection_(connection) {}
+  ~Writing() {
+    if (!whole_) connection_.close(io::Stream::Close::kReset);
+  }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+  void done() { whole_ = true; }
+
+ private:
+  Connection& connection_;
+  bool whole_ = false;
+};
+
 Async<Status> Connection::fill(Held self, std::size_t room, Clock::duration timeout) {
   if (self->reading_) {
     const std::size_t before = self->buffer_.size();
@@ -149,14 +188,10 @@ Async<Status> Connection::fill(Held self, std::size_t room, Clock::duration time
     if (self->buffer_.size() > before) co_return Status();
   }
   if (self->gone_) co_return fail(Error::unavailable("the client has gone"));
-  self->reading_ = true;
-  const std::size_t size = self->buffer_.size();
-  self->buffer_.resize(size + room);
+  Reading reading(*self, room);
   self->stream_->set_timeout(timeout);
-  const auto count = co_await self->stream_->read(std::span(self->buffer_).subspan(size));
-  self->buffer_.resize(size + count.value_or(0));
-  self->reading_ = false;
-  self->changed_.notify();
+  const auto count = co_await self->stream_->read(reading.room());
+  reading.came(count.value_or(0));
   if (count.has_value() && *count > 0) co_return Status();
   if (!count.has_value() && count.error().code() == Code::kDeadlineExceeded)
     co_return fail(count.error());
@@ -167,9 +202,10 @@ Async<Status> Connection::fill(Held self, std::size_t room, Clock::duration time
 Async<Status> Connection::write(Held self, std::string_view bytes) {
   if (self->gone_) co_return fail(Error::unavailable("the client has gone"));
   self->stream_->set_timeout(self->server_->limits.write_time);
-  Status status = co_await self->stream_->write(bytes);
-  if (!status.has_value()) self->close(io::Stream::Close::kReset);
-  co_return status;
+  Writing writing(*self);
+  CO_TRY(co_await self->stream_->write(bytes));
+  writing.done();
+  co_return Status();
 }
 
 Async<void> Connection::read_ahead(Held self) {

@@ -50,6 +50,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void set_body_open(bool open) { body_open_ = open; }
 
  private:
+  class Reading;
+  class Writing;
   enum class Next : std::uint8_t {
     kRequest,  // the next one on this connection
     kLinger,   // the answer was sent; the client may still be sending

@@ -2,6 +2,7 @@
 // are.
 #include "http/server.h"
 #include "http/server_for_test.h"
+#include "io/race.h"
 
 namespace caisson::http {
 namespace {
@@ -126,6 +127,64 @@ TEST_F(ServerTest, AClientThatTakesNothingIsCutOff) {
     const auto stream = co_await connect();
     co_await io::send(*stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     co_await ended.wait();
+  };
+  io::run_on(loop_, body);
+}
+
+// ---- cancelled handlers
+// ---------------------------------------------------------------------------
+
+Async<void> at(io::Event& event) {
+  co_await event.wait();
+}
+
+TEST_F(ServerTest, AReadThatWasCancelledLosesNothing) {
+  io::Event arrived(loop_), cancel(loop_), cancelled(loop_);
+  on("/", [&](Exchange& exchange) -> Async<void> {
+    auto read = [](Exchange& from) -> Async<void> { co_await from.read_some(100); };
+    arrived.notify();
+    co_await io::race(read(exchange), at(cancel));
+    cancelled.notify();
+    co_await exchange.wait_gone();  // until bytes come
+    co_await exchange.respond(text_head(), "answer");
+  });
+  start();
+  auto body = [&]() -> Async<void> {
+    const auto stream = co_await connect();
+    co_await io::send(*stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+    co_await arrived.wait();
+    loop_.post([&] { cancel.notify(); });
+    co_await cancelled.wait();
+    co_await io::send(*stream, std::string("body") + std::string(20'000, 'x'));
+    const std::string answer = co_await read_until(*stream, "answer");
+    EXPECT_THAT(answer, EndsWith("answer"));
+  };
+  io::run_on(loop_, body);
+}
+
+TEST_F(ServerTest, AWriteThatWasCancelledMidwayResetsTheConnection) {
+  io::Event cancel(loop_), ended(loop_);
+  on("/", [&](Exchange& exchange) -> Async<void> {
+    auto write = [](Exchange& to) -> Async<void> {
+      co_await to.begin(text_head());
+      const std::string piece(1 << 20, 'x');
+      for (;;) co_await to.write(piece);
+    };
+    co_await io::race(write(exchange), at(cancel));
+    EXPECT_TRUE(exchange.gone());
+    const Status more = co_await exchange.write("more");
+    EXPECT_FALSE(more.has_value());
+    ended.notify();
+  });
+  start();
+  auto body = [&]() -> Async<void> {
+    const auto stream = co_await connect();
+    co_await io::send(*stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    co_await read_until(*stream, "xxx");
+    loop_.post([&] { cancel.notify(); });
+    co_await ended.wait();
+    const bool reset = co_await was_reset(*stream);
+    EXPECT_TRUE(reset);
   };
   io::run_on(loop_, body);
 }

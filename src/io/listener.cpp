@@ -13,46 +13,25 @@ namespace {
 
 using Held = std::shared_ptr<Pollable>;
 
-constexpr std::chrono::milliseconds kOutOfDescriptorsPause{100};
+constexpr std::chrono::milliseconds kPause{100};
 constexpr int kBacklog = 4096;
 
-// Errors of accept(2) that are about one connection, which has gone, or about nothing.
-bool is_passing(int error_number) {
-  switch (error_number) {
-    case EINTR:
-    case ECONNABORTED:
-    case EPROTO:
-    case ENOPROTOOPT:
-    case ENETDOWN:
-    case ENETUNREACH:
-    case EHOSTDOWN:
-    case EHOSTUNREACH:
-    case EPERM:  // a firewall's
-      return true;
-    default:
-      return false;
-  }
-}
-
 Async<Result<std::unique_ptr<Stream>>> accept_on(Held listening, Loop& loop) {
+  co_await Pollable::take_turn(listening);
   for (;;) {
     if (listening->closed()) co_return fail(closed_error());
     Fd accepted(::accept4(listening->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted.valid()) {
-      co_await Pollable::take_turn(listening);
       auto held = Pollable::create(loop, std::move(accepted));
       if (held.has_value()) co_return stream_of(std::move(*held));
-      co_await Pollable::pause(listening, kOutOfDescriptorsPause);
+      co_await Pollable::pause(listening, kPause);
       continue;
     }
-    const int number = errno;
-    if (is_passing(number)) continue;
-    if (number == EAGAIN) {
+    if (errno == EAGAIN) {
       CO_TRY(co_await Pollable::wait(listening, Pollable::Direction::kIn, {}));
-    } else if (number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM) {
-      co_await Pollable::pause(listening, kOutOfDescriptorsPause);
-    } else {
-      co_return fail(Error::syscall("accept4", number));
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      // No descriptors, no memory, or no network: it may pass.
+      co_await Pollable::pause(listening, kPause);
     }
   }
 }

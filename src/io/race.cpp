@@ -11,4 +11,9 @@ Async<void> race(Async<void> one, Async<void> other) {
   co_await (std::move(one) || std::move(other));
 }
 
+Async<void> both(Async<void> one, Async<void> other) {
+  using boost::asio::experimental::awaitable_operators::operator&&;
+  co_await (std::move(one) && std::move(other));
+}
+
 }  // namespace caisson::io

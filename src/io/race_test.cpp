@@ -57,6 +57,22 @@ TEST(Race, WhatWaitsInsideOfItIsCancelledTogether) {
   EXPECT_EQ(lost, 0);
 }
 
+TEST(Both, WaitsForBothAndIsCancelledWithBoth) {
+  Loop loop(1);
+  Event never(loop);
+  int ended = 0, lost = 0, destroyed = 0;
+  auto body = [&]() -> Async<void> {
+    co_await both(at_once(ended), at_once(ended));
+    EXPECT_EQ(ended, 2);
+    co_await race(both(wait_for(never, lost, destroyed), wait_for(never, lost, destroyed)),
+                  at_once(ended));
+    EXPECT_EQ(destroyed, 2);
+  };
+  run_on(loop, body);
+  EXPECT_EQ(ended, 3);
+  EXPECT_EQ(lost, 0);
+}
+
 TEST(Race, CancelsAReadOfAStream) {
   Loop loop(1);
   auto ends = stream_pair(loop);

@@ -2,51 +2,39 @@
 
 #include <utility>
 
+#include "io/race.h"
+
 namespace caisson::io {
 namespace {
 
 constexpr std::size_t kRoom = 16 * 1024;
 
-// False: it broke.
-Async<bool> pass_on(Stream& from, std::string early, Stream& to) {
+// Until `from` ends, which is passed on; a break ends both.
+Async<void> pass_on(Stream& from, std::string early, Stream& to) {
   std::string piece = std::move(early);
   for (;;) {
-    if (!piece.empty()) {
-      const Status written = co_await to.write(piece);
-      if (!written.has_value()) co_return false;
-    }
+    Status written;
+    if (!piece.empty()) written = co_await to.write(piece);
     piece.resize(kRoom);
-    const auto count = co_await from.read(piece);
-    if (!count.has_value()) co_return false;
+    Result<std::size_t> count = 0;
+    if (written.has_value()) count = co_await from.read(piece);
+    if (!written.has_value() || !count.has_value()) {
+      from.close();
+      to.close();
+      co_return;
+    }
     if (*count == 0) break;
     piece.resize(*count);
   }
   co_await to.finish();
-  co_return true;
 }
 
 }  // namespace
 
-Async<void> relay(Loop& loop, Stream& one, std::string early_of_one, Stream& other,
+Async<void> relay(Stream& one, std::string early_of_one, Stream& other,
                   std::string early_of_other) {
-  Event ended(loop);
-  bool back_ended = false;
-  auto back = [&](std::string early) -> Async<void> {
-    const bool whole = co_await pass_on(other, std::move(early), one);
-    if (!whole) {
-      one.close();
-      other.close();
-    }
-    back_ended = true;
-    ended.notify();
-  };
-  loop.spawn(back(std::move(early_of_other)));
-  const bool whole = co_await pass_on(one, std::move(early_of_one), other);
-  if (!whole) {
-    one.close();
-    other.close();
-  }
-  while (!back_ended) co_await ended.wait();
+  co_await both(pass_on(one, std::move(early_of_one), other),
+                pass_on(other, std::move(early_of_other), one));
 }
 
 }  // namespace caisson::io

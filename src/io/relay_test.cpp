@@ -12,7 +12,7 @@ TEST(Relay, PassesBothWaysWithWhatCameEarlyAndTheEnds) {
   auto left = stream_pair(loop), right = stream_pair(loop);
   auto body = [&]() -> Async<void> {
     auto whole = [&]() -> Async<void> {
-      co_await relay(loop, *left[1], "early ", *right[0], "soon ");
+      co_await relay(*left[1], "early ", *right[0], "soon ");
       left[1].reset();
       right[0].reset();
     };
@@ -34,7 +34,7 @@ TEST(Relay, ABreakEndsBothSides) {
   auto left = stream_pair(loop), right = stream_pair(loop);
   auto body = [&]() -> Async<void> {
     loop.post([&] { left[1]->close(); });
-    co_await relay(loop, *left[1], "", *right[0], "");
+    co_await relay(*left[1], "", *right[0], "");
     const std::string at_right = co_await read_to_end(*right[1]);
     EXPECT_EQ(at_right, "");
   };

@@ -27,13 +27,12 @@ Error broken(std::string_view what) {
 
 Async<Result<std::size_t>> read_some(Held socket, std::span<char> into, Clock::duration timeout) {
   VERIFY(!into.empty());
+  // Before the call: what has come is not lost where this coroutine is cancelled.
+  co_await Pollable::take_turn(socket);
   for (;;) {
     if (socket->closed()) co_return fail(closed_error());
     const ssize_t count = ::recv(socket->fd(), into.data(), into.size(), MSG_DONTWAIT);
-    if (count >= 0) {
-      co_await Pollable::take_turn(socket);
-      co_return static_cast<std::size_t>(count);
-    }
+    if (count >= 0) co_return static_cast<std::size_t>(count);
     if (errno == EINTR) continue;
     if (errno != EAGAIN) co_return fail(broken("the connection broke while reading"));
     CO_TRY(co_await Pollable::wait(socket, Pollable::Direction::kIn, timeout));
@@ -42,12 +41,12 @@ Async<Result<std::size_t>> read_some(Held socket, std::span<char> into, Clock::d
 
 Async<Status> write_all(Held socket, std::string_view bytes, Clock::duration timeout) {
   while (!bytes.empty()) {
+    co_await Pollable::take_turn(socket);
     if (socket->closed()) co_return fail(closed_error());
     const ssize_t count =
         ::send(socket->fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(count));
-      co_await Pollable::take_turn(socket);
       continue;
     }
     if (errno == EINTR) continue;

@@ -24,7 +24,9 @@ class Stream {
   // broke, deadline_exceeded after the time of set_timeout().
   virtual Async<Result<std::size_t>> read(std::span<char> into) = 0;
   // All of it; returns when the kernel has taken the last byte, so whoever awaits it is held back
-  // by a slow reader.
+  // by a slow reader. After an error, or where the coroutine is cancelled (io/race.h), a part may
+  // have been sent: nothing more can be written that makes sense. A read that is cancelled loses
+  // nothing.
   virtual Async<Status> write(std::string_view bytes) = 0;
   // The peer sees the end of what we send; reading goes on.
   virtual Async<void> finish() = 0;
@@ -45,7 +47,8 @@ class Stream {
 class Listener {
  public:
   virtual ~Listener() = default;
-  // The next connection. Out of descriptors it waits and tries again. Error: cancelled by close().
+  // The next connection. Out of descriptors, or whatever else may pass, it waits and tries again.
+  // Error: cancelled by close().
   virtual Async<Result<std::unique_ptr<Stream>>> accept() = 0;
   virtual void close() = 0;
   // "127.0.0.1:3000"; with the port that the kernel chose where 0 was asked for.

@@ -66,21 +66,39 @@ struct Tls {
 };
 using Held = std::shared_ptr<Tls>;
 
+// Has the right to send. What ends early, by an error or cancelled, may have sent a part of a
+// record: then nothing more can follow.
+class Flushing {
+ public:
+  explicit Flushing(Tls& tls) : tls_(tls) { tls_.flushing = true; }
+  ~Flushing() {
+    if (!whole_) tls_.below->close(Stream::Close::kReset);
+    tls_.flushing = false;
+    tls_.flushed.notify();
+  }
+  Flushing(const Flushing&) = delete;
+  Flushing& operator=(const Flushing&) = delete;
+  void done() { whole_ = true; }
+
+ private:
+  Tls& tls_;
+  bool whole_ = false;
+};
+
 // Sends what OpenSSL has written. Reader and writer may both want to: one at a time.
 Async<Status> flush(Held tls, Clock::duration timeout) {
   while (tls->flushing) co_await tls->flushed.wait();
-  tls->flushing = true;
-  Status status;
+  if (BIO_ctrl_pending(tls->out) == 0) co_return Status();
+  Flushing flushing(*tls);
   std::string piece;
-  while (status.has_value() && BIO_ctrl_pending(tls->out) > 0) {
+  while (BIO_ctrl_pending(tls->out) > 0) {
     piece.resize(std::min(BIO_ctrl_pending(tls->out), 2 * kMostRoom));
     BIO_read(tls->out, piece.data(), static_cast<int>(piece.size()));
     tls->below->set_timeout(timeout);
-    status = co_await tls->below->write(piece);
+    CO_TRY(co_await tls->below->write(piece));
   }
-  tls->flushing = false;
-  tls->flushed.notify();
-  co_return status;
+  flushing.done();
+  co_return Status();
 }
 
 // Gives OpenSSL more bytes.
@@ -120,15 +138,13 @@ Async<Status> shake_hands(Held tls, Clock::duration time) {
 
 Async<Result<std::size_t>> read_some(Held tls, std::span<char> into, Clock::duration timeout) {
   VERIFY(!into.empty());
+  // What OpenSSL answered beside the data of the read before.
+  CO_TRY(co_await flush(tls, timeout));
   for (;;) {
     ERR_clear_error();
     const int size = static_cast<int>(std::min<std::size_t>(into.size(), 1 << 20));
     const int result = SSL_read(tls->ssl.get(), into.data(), size);
-    if (result > 0) {
-      // OpenSSL may have answered something beside the data.
-      if (BIO_ctrl_pending(tls->out) > 0) CO_TRY(co_await flush(tls, timeout));
-      co_return static_cast<std::size_t>(result);
-    }
+    if (result > 0) co_return static_cast<std::size_t>(result);
     if (SSL_get_error(tls->ssl.get(), result) == SSL_ERROR_ZERO_RETURN) co_return 0;
     CO_TRY(co_await go_on(tls, result, timeout));
   }

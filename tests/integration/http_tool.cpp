@@ -7,7 +7,6 @@
 //
 // With the argument "secure DIRECTORY" it speaks TLS and leaves ca.pem in that directory.
 #include <malloc.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -74,7 +73,6 @@ Result<int> run(int argc, char** argv) {
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return fail_errno("getrlimit");
   files.rlim_cur = files.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return fail_errno("setrlimit");
-  ::signal(SIGPIPE, SIG_IGN);
 
   io::Loop loop(1);
   Tool tool;
