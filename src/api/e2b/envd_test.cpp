@@ -1,7 +1,6 @@
 #include "api/e2b/envd.h"
 
 #include "api/e2b/data_plane_for_test.h"
-#include "api/e2b/signature.h"
 
 namespace caisson::api::e2b {
 namespace {
@@ -118,20 +117,6 @@ TEST_F(Envd, MetricsAreTheGuestsWithTheFleetsShareOfTheProcessors) {
   EXPECT_EQ(*metrics.find("cpu_used_pct")->as_double(), 12.5);
   EXPECT_EQ(*metrics.find("mem_total_mib")->as_integer(), 4);
   EXPECT_EQ(*metrics.find("disk_used")->as_integer(), 0);
-}
-
-TEST_F(Envd, ASignedAddressNamesTheSandboxWhoseTokenSignedIt) {
-  const auto address = [&](std::string_view signature) {
-    FakeExchange exchange("GET", "/files?path=a&signature=" + std::string(signature));
-    return address_by_signature(fleet_, exchange);
-  };
-  std::string escaped;
-  for (const char c : sign_file("a", FileAccess::kRead, "", "tok", std::nullopt))
-    escaped += c == '+' ? "%2B" : std::string(1, c);
-  EXPECT_EQ(address(escaped), (SandboxAddress{"abc", kEnvdPort}));
-  EXPECT_EQ(address("v1_x"), std::nullopt);
-  FakeExchange other("GET", "/envs?signature=v1_x");
-  EXPECT_EQ(address_by_signature(fleet_, other), std::nullopt);
 }
 
 }  // namespace
