@@ -120,6 +120,7 @@ void Sha256::block(const unsigned char* bytes) {
 }
 
 void Sha256::update(std::string_view bytes) {
+  if (bytes.empty()) return;  // its address may be null, which memcpy() must not see
   total_ += bytes.size();
   const auto* at = reinterpret_cast<const unsigned char*>(bytes.data());
   std::size_t left = bytes.size();

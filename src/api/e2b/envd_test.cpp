@@ -1,7 +1,6 @@
 #include "api/e2b/envd.h"
 
 #include "api/e2b/data_plane_for_test.h"
-#include "api/e2b/signature.h"
 
 namespace caisson::api::e2b {
 namespace {
