@@ -1,11 +1,14 @@
 // caisson-serve: the server. Reads its configuration, opens what it keeps, takes up the sandboxes
 // of the server before it, and serves until it is told to stop; its sandboxes go on without it.
 #include <caisson/sandbox.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +23,7 @@
 #include "api/database_keys.h"
 #include "api/e2b/envd.h"
 #include "api/service.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/paths.h"
 #include "db/keys.h"
@@ -81,6 +85,17 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Held by the one server of a folder for as long as it runs. Error: there is another one.
+Result<Fd> lock_folder(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("open " + path);
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  if (errno != EWOULDBLOCK) return fail_errno("flock " + path);
+  return fail(Error::precondition("another server uses " + folder +
+                                  "; allowed is one, or --state-dir and --run-dir of its own"));
 }
 
 // The first key of a server that has none; empty where there is one.
@@ -151,6 +166,7 @@ class Program {
   const io::Log log_;
   io::Loop loop_;
   Catalogue catalogue_;
+  std::array<Fd, 2> locks_;  // of the state and the run directory
   std::string first_key_;
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
@@ -172,9 +188,11 @@ class Program {
 Status Program::prepare() {
   const std::string directory = db::server_directory(config_.state_directory);
   TRY_ASSIGN(db::Database database, db::Database::open(db::database_path(config_.state_directory)));
+  TRY_ASSIGN(locks_[0], lock_folder(directory));
   TRY_ASSIGN(secret_, db::ServerSecret::open(directory));
   TRY_ASSIGN(first_key_, first_key(database));
   TRY_ASSIGN(variables_, db::Variables::open(config_.run_directory));
+  TRY_ASSIGN(locks_[1], lock_folder(config_.run_directory));
   database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
   // Bound before anything is made, since that is what a second server fails at.
   TRY_ASSIGN(listener_, io::listen_tcp(loop_, policy::to_string(config_.listen)));
@@ -274,6 +292,7 @@ io::Async<void> Program::drain() {
   service_->set_state(Service::State::kStopping);
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
+  co_await fleet_->close_pool();
   loop_.stop();
 }
 

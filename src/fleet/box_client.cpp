@@ -21,11 +21,12 @@ constexpr std::size_t kReadSize = 64 * 1024;
 // What goes out in one write: a signal waits behind no more than that.
 constexpr std::size_t kMostWritten = 128 * 1024;
 constexpr std::size_t kMostStreams = 200;  // the supervisor has 256 for all its clients
-// Messages other than DATA need no credit: who sends more than this to a reader that does not take
-// them is cut off.
+// Messages other than DATA need no credit, and small ones take more than their bytes: where more
+// than this waits for a reader it is cut off.
 constexpr std::size_t kMostWaiting = 4u << 20;
 constexpr std::size_t kMostAnswers = 1024;  // parts of one answer
 constexpr auto kHelloTime = std::chrono::seconds(5);
+constexpr auto kAnswerTime = std::chrono::seconds(15);
 
 Error gone_error() {
   return Error::unavailable("the sandbox has gone");
@@ -39,15 +40,28 @@ struct BoxStream::State {
   std::uint32_t number;
   BoxClient::State* client = nullptr;  // nullptr: the connection has ended
   std::deque<Message> messages;
-  std::size_t waiting_bytes = 0;  // of messages that are no DATA
+  std::size_t waiting_bytes = 0;  // cost() of all messages
   box::Credit credit;
   bool closed = false;    // CLOSE came, or the connection ended
   bool finished = false;  // FINISH was sent
   bool has_sent = false;  // DATA or FINISH, which may still be on its way
   io::Event readable, writable;
 
+  // What a message counts until it is taken: DATA has its credit, but what holds it has none.
+  static std::size_t cost(const Message& message) {
+    return sizeof message + (message.kind == Message::Kind::kData ? 0 : message.bytes.size());
+  }
   void add(Message message) {
-    if (message.kind != Message::Kind::kData) waiting_bytes += message.bytes.size();
+    // A command that writes byte by byte does not make a message of each.
+    if (message.kind == Message::Kind::kData && !messages.empty()) {
+      Message& last = messages.back();
+      if (last.kind == Message::Kind::kData && last.channel == message.channel &&
+          last.bytes.size() + message.bytes.size() <= proto::kMaxPayload) {
+        last.bytes += message.bytes;
+        return readable.notify();
+      }
+    }
+    waiting_bytes += cost(message);
     messages.push_back(std::move(message));
     readable.notify();
   }
@@ -274,16 +288,26 @@ io::Async<Result<std::vector<std::string>>> BoxClient::request(proto::ControlOpe
   const std::uint32_t number = ++state->last_request;
   fields.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(operation))
       .put_u32(Tag::kRequest, number);
-  state->requests.emplace(number, State::Request{});
+  State::Request& waiting = state->requests[number];
+  // Also where the caller's coroutine is cancelled while it waits.
+  struct Forget {
+    State& state;
+    std::uint32_t number;
+    ~Forget() { state.requests.erase(number); }
+  } const forget{*state, number};
   state->send(0, FrameType::kControl, 0, fields.bytes());
-  while (!state->gone && !state->requests.at(number).done) co_await state->answered.wait();
-  State::Request request = std::move(state->requests.at(number));
-  state->requests.erase(number);
-  if (!request.done) co_return fail(gone_error());
+  const auto until = io::Clock::now() + kAnswerTime;
+  while (!state->gone && !waiting.done) {
+    const bool told = co_await state->answered.wait_until(until);
+    if (!told && io::Clock::now() >= until)
+      co_return fail(Error(Code::kDeadlineExceeded, "the sandbox's supervisor does not answer"));
+  }
+  if (!waiting.done) co_return fail(gone_error());
+  const State::Request request = std::move(waiting);
   auto last = proto::FieldReader::parse(request.answers.back());
   if (!last.has_value()) co_return fail(std::move(last).error());
   if (auto error = last->error(); error.has_value()) co_return fail(std::move(*error));
-  co_return std::move(request.answers);
+  co_return request.answers;
 }
 
 void BoxClient::shutdown() {
@@ -348,9 +372,8 @@ io::Async<Result<std::optional<BoxStream::Message>>> BoxStream::next_until(
   }
   Message message = std::move(state->messages.front());
   state->messages.pop_front();
-  if (message.kind != Message::Kind::kData) {
-    state->waiting_bytes -= message.bytes.size();
-  } else if (state->client != nullptr) {
+  state->waiting_bytes -= State::cost(message);
+  if (message.kind == Message::Kind::kData && state->client != nullptr) {
     const auto channel = static_cast<std::uint8_t>(message.channel);
     const std::uint32_t grant = state->credit.consumed(channel, message.bytes.size());
     if (grant != 0)

@@ -70,7 +70,7 @@ class BoxClient {
   // Error: unavailable where the sandbox has gone, resource_exhausted with too many open streams.
   Result<std::unique_ptr<BoxStream>> open(proto::Kind kind, const proto::Fields& fields);
   // A request of stream 0 (proto::ControlOperation above kReseed): every EVENT that answers it, the
-  // last of which may be an error.
+  // last of which may be an error. Error: also deadline_exceeded, after a quarter of a minute.
   io::Async<Result<std::vector<std::string>>> request(proto::ControlOperation operation,
                                                       proto::Fields fields);
   // Ends the sandbox.

@@ -210,6 +210,45 @@ TEST(BoxClient, AFloodOfEventsEndsItsStreamAlone) {
   });
 }
 
+TEST(BoxClient, EmptyEventsCountToo) {
+  const auto script = [](FakeSupervisor& fake) {
+    fake.hello();
+    const std::uint32_t stream = fake.next(FrameType::kOpen).header.stream;
+    std::string many;
+    for (int i = 0; i < 150'000; ++i) many += proto::encode_frame(stream, FrameType::kEvent, 0, "");
+    fake.send_raw(many);
+    fake.next(FrameType::kClose);
+  };
+  with_client(script, [](Connected client) -> io::Async<void> {
+    auto stream = (*client)->open(Kind::kFile, command());
+    while (!(*stream)->closed()) co_await io::Loop::sleep(std::chrono::milliseconds(1));
+    EXPECT_FALSE((*client)->gone());
+  });
+}
+
+TEST(BoxClient, BytesThatComeOneByOneAreTakenTogether) {
+  const auto script = [](FakeSupervisor& fake) {
+    fake.hello();
+    const std::uint32_t stream = fake.next(FrameType::kOpen).header.stream;
+    for (int i = 0; i < 1000; ++i) fake.out(stream, "x");
+    fake.close(stream, FakeSupervisor::exited(0));
+    fake.next(FrameType::kOpen);
+  };
+  with_client(script, [](Connected client) -> io::Async<void> {
+    auto stream = (*client)->open(Kind::kExec, command());
+    while (!(*stream)->closed()) co_await io::Loop::sleep(std::chrono::milliseconds(1));
+    std::size_t bytes = 0, messages = 0;
+    for (;;) {
+      auto message = co_await (*stream)->next();
+      if (message->kind == Message::Kind::kClose) break;
+      bytes += message->bytes.size();
+      ++messages;
+    }
+    EXPECT_EQ(bytes, 1000u);
+    EXPECT_LT(messages, 100u);
+  });
+}
+
 TEST(BoxClient, RequestsAreAnsweredByTheirNumbers) {
   const auto script = [](FakeSupervisor& fake) {
     fake.hello();

@@ -1,5 +1,7 @@
 #include "fleet/local_fleet.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -54,11 +56,21 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                     entry.second.sandbox->view().state == fleet::State::kRunning;
            }));
   }
+  std::size_t paused(std::string_view team) const {
+    return static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
+      return entry.second.record.team == team && !entry.second.sandbox->ended() &&
+             entry.second.sandbox->view().state == fleet::State::kPaused;
+    }));
+  }
   Status check(std::string_view team, seconds timeout) const;
+  // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
+  io::Async<Result<std::unique_ptr<BoxClient>>> reach(std::string host_id);
+  // The state that its supervisor tells.
+  static void believe(std::string_view usage, SandboxView& view);
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
   // Writes what has changed.
   io::Async<Status> save(std::string id);
-  void forget(const std::string& id);
+  void forget(const LocalSandbox& ended);
   void fill_tokens(Record& record) const;
 
   io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, NewSandbox wanted);
@@ -79,6 +91,9 @@ Status LocalFleet::State::check(std::string_view team, seconds timeout) const {
   if (running(team) >= quota.sandboxes)
     return fail(Error::exhausted("you have " + std::to_string(quota.sandboxes) +
                                  " running sandboxes, which is as many as your team may have"));
+  if (paused(team) > quota.paused)
+    return fail(Error::exhausted("you have more than " + std::to_string(quota.paused) +
+                                 " paused sandboxes, which is as many as your team may have"));
   return {};
 }
 
@@ -96,31 +111,67 @@ void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record
   sandbox->set_env(std::move(env));
   const std::weak_ptr<State> weak = weak_from_this();
   sandbox->on_end([weak](LocalSandbox& ended) {
-    if (const auto state = weak.lock(); state != nullptr) state->forget(ended.view().id);
+    if (const auto state = weak.lock(); state != nullptr) state->forget(ended);
   });
   const std::string id = record.view.id;
   entries.insert_or_assign(id, Entry{std::move(sandbox), std::move(record)});
 }
 
-void LocalFleet::State::forget(const std::string& id) {
+void LocalFleet::State::forget(const LocalSandbox& ended) {
+  const std::string id = ended.view().id;
   // Who looks through the entries may be the one that ended it.
   loop.post([self = shared_from_this(), id] {
     const auto found = self->entries.find(id);
     if (found != self->entries.end() && found->second.sandbox->ended()) self->entries.erase(found);
   });
-  auto remove = [](std::shared_ptr<State> self, std::string gone) -> io::Async<void> {
+  // One that only lost its connection, as by a guest that broke the protocol, may run on.
+  const std::string to_end = ended.killed() ? "" : ended.host_id();
+  auto remove = [](std::shared_ptr<State> self, std::string gone,
+                   std::string host_id) -> io::Async<void> {
+    if (!host_id.empty()) {
+      auto end = [host_id] {
+        end_sandbox(host_id);
+        return true;
+      };
+      co_await self->loop.in_pool(std::move(end));
+    }
     // A record that stays is found to be nobody's when the server starts again.
-    const Status ignored = co_await self->records->remove(std::move(gone));
+    static_cast<void>(co_await self->records->remove(std::move(gone)));
   };
-  if (!closed) loop.spawn(remove(shared_from_this(), id));
+  if (!closed) loop.spawn(remove(shared_from_this(), id, to_end));
 }
 
 io::Async<Status> LocalFleet::State::save(std::string id) {
   const auto found = entries.find(id);
   if (found == entries.end()) co_return fail(no_sandbox(id));
   Record record = found->second.record;
-  record.view = found->second.sandbox->view();
-  co_return co_await records->put(std::move(record));
+  const auto sandbox = found->second.sandbox;
+  record.view = sandbox->view();
+  const auto put = co_await records->put(std::move(record));
+  // Its removal may have been asked for before this was written.
+  if (sandbox->ended()) static_cast<void>(co_await records->remove(id));
+  co_return put;
+}
+
+io::Async<Result<std::unique_ptr<BoxClient>>> LocalFleet::State::reach(std::string host_id) {
+  constexpr int kTries = 5;
+  for (int left = kTries;; --left) {
+    auto client = co_await BoxClient::connect(loop, socket_of(host_id));
+    const bool there = ::access(socket_of(host_id).c_str(), F_OK) == 0;
+    if (client.has_value() || !there || left == 1) co_return client;
+    co_await io::Loop::sleep(kTick);
+  }
+}
+
+void LocalFleet::State::believe(std::string_view usage, SandboxView& view) {
+  const auto fields = proto::FieldReader::parse(usage);
+  if (!fields.has_value() || !fields->has(proto::Tag::kFrozen)) return;
+  const bool frozen = fields->number_or_none(proto::Tag::kFrozen).value_or(0) != 0;
+  const auto state = frozen ? fleet::State::kPaused : fleet::State::kRunning;
+  if (state == view.state) return;
+  view.state = state;
+  // A pause or a resume that was not written down: it counts from now.
+  if (frozen) view.end = WallClock::now();
 }
 
 io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
@@ -165,7 +216,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   }
   add(sandbox, std::move(record));
   if (sandbox->ended()) {
-    forget(sandbox->view().id);
+    forget(*sandbox);
     co_return fail(Error::unavailable("the sandbox ended before it was used"));
   }
   co_return sandbox;
@@ -178,7 +229,12 @@ io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox
 
 io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox,
                                             seconds timeout) {
-  CO_TRY(co_await sandbox->thaw(WallClock::now() + timeout));
+  // Counted as running while it becomes so.
+  const std::string team = sandbox->team();
+  ++creating[team];
+  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout);
+  if (--creating[team] == 0) creating.erase(team);
+  CO_TRY(thawed);
   co_return co_await save(sandbox->view().id);
 }
 
@@ -230,13 +286,16 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
   CO_TRY_ASSIGN(std::vector<Record> records, co_await state->records->all());
   for (Record& record : records) {
     const std::string id = record.view.id;
-    auto client = co_await BoxClient::connect(state->loop, socket_of(record.host_id));
+    auto client = co_await state->reach(record.host_id);
     if (!client.has_value()) {
       ++adopted.lost;
-      const Status ignored = co_await state->records->remove(id);
+      static_cast<void>(co_await state->records->remove(id));
       continue;
     }
     state->fill_tokens(record);
+    // What it is now it knows better than what was written about it.
+    const auto usage = co_await (*client)->request(proto::ControlOperation::kUsage, {});
+    if (usage.has_value()) State::believe(usage->back(), record.view);
     const bool paused = record.view.state == fleet::State::kPaused;
     ++(paused ? adopted.paused : adopted.running);
     auto sandbox = std::make_shared<LocalSandbox>(state->loop, record.team, record.view,
@@ -245,7 +304,8 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
                                                        .user = record.user,
                                                        .workdir = record.workdir},
                                                   std::move(*client));
-    state->add(std::move(sandbox), std::move(record));
+    state->add(sandbox, std::move(record));
+    if (sandbox->ended()) state->forget(*sandbox);
   }
   co_return adopted;
 }
@@ -317,7 +377,6 @@ io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seco
   if (sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   const auto end = WallClock::now() + from_now;
-  if (how == Timeout::kExtendOnly && end <= sandbox->view().end) co_return Status{};
   if (from_now.count() <= 0) {
     entry->record.timeout = seconds(0);
     if (sandbox->view().on_timeout == NewSandbox::OnTimeout::kPause)
@@ -326,7 +385,7 @@ io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seco
     co_return Status{};
   }
   entry->record.timeout = from_now;
-  CO_TRY(co_await sandbox->set_end(end));
+  CO_TRY(co_await sandbox->set_end(end, how));
   co_return co_await state->save(id);
 }
 
@@ -391,6 +450,11 @@ std::set<std::string> LocalFleet::host_ids() const {
   std::set<std::string> ids;
   for (const auto& [id, entry] : state_->entries) ids.insert(entry.record.host_id);
   return ids;
+}
+
+io::Async<void> LocalFleet::close_pool() {
+  const auto state = state_;
+  co_await state->pool.close(kRemovalTime);
 }
 
 void LocalFleet::start_pool() {

@@ -30,6 +30,7 @@ struct Template {
 // What a team may have at once.
 struct Quota {
   std::size_t sandboxes = 1000;  // running
+  std::size_t paused = 1000;     // beside these: their memory is kept
   std::chrono::seconds longest{24 * 3600};
 };
 
@@ -57,6 +58,8 @@ class LocalFleet final : public Fleet {
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();
+  // Ends those that nobody has; for the server's end.
+  io::Async<void> close_pool();
 
   io::Async<Result<std::shared_ptr<Served>>> create(std::string team, NewSandbox wanted) override;
   std::shared_ptr<Served> find(std::string_view team, std::string_view id) override;

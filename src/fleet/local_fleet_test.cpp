@@ -41,12 +41,15 @@ class MemoryRecords final : public Records {
   Kept& kept_;
 };
 
+io::Loop* current_loop = nullptr;
+
 class LocalFleetTest : public testing::Test {
  public:
   // Runs a body on a loop with a fleet of this host and these records.
   template <typename Body>
   void with_fleet(Body body) {
     io::Loop loop(2);
+    current_loop = &loop;
     auto task = [](io::Loop& on, LocalFleetTest& test, Body& run) -> io::Async<void> {
       {
         LocalFleet fleet(on, test.options(), std::make_unique<MemoryRecords>(test.kept_));
@@ -171,6 +174,40 @@ TEST_F(LocalFleetTest, AQuotaCountsWhatRunsAndWhatIsBeingMade) {
     EXPECT_TRUE(third.has_value());
     const auto resumed = co_await fleet.connect("team", id, seconds(10), Resume::kWhatWasKept);
     EXPECT_EQ(resumed.error().code(), Code::kResourceExhausted);
+  });
+}
+
+TEST_F(LocalFleetTest, OfManyAtOnceNoneGoesOverTheQuota) {
+  quota_.sandboxes = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    std::vector<std::string> ids;
+    for (int i = 0; i < 3; ++i) {
+      auto made = co_await fleet.create("team", kBase);
+      ids.push_back((*made)->view().id);
+      const auto paused = co_await fleet.pause("team", ids.back(), Keep::kMemory);
+      EXPECT_TRUE(paused.has_value());
+    }
+    int resumed = 0, refused = 0;
+    auto resume = [](LocalFleet& of, std::string id, int& yes, int& no) -> io::Async<void> {
+      const auto done = co_await of.connect("team", id, seconds(10), Resume::kWhatWasKept);
+      ++(done.has_value() ? yes : no);
+    };
+    io::Loop& loop = *current_loop;
+    for (const std::string& id : ids) loop.spawn(resume(fleet, id, resumed, refused));
+    const bool all = co_await until([&] { return resumed + refused == 3; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(resumed, 2);
+  });
+}
+
+TEST_F(LocalFleetTest, PausedOnesHaveAQuotaToo) {
+  quota_.paused = 0;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const auto paused = co_await fleet.pause("team", (*made)->view().id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto more = co_await fleet.create("team", kBase);
+    EXPECT_EQ(more.error().code(), Code::kResourceExhausted);
   });
 }
 
@@ -299,11 +336,17 @@ TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
     full = co_await until([&] { return fleet.pool_counts().ready == 2; });
     EXPECT_TRUE(full);
     EXPECT_EQ(test.host_.made(), 3u);
-    // One that dies in the pool is replaced, and never given to anybody.
-    test.host_.end("box100000000");
+    // One that dies in the pool is replaced, and never given to anybody. Which of the first two was
+    // taken is not said.
+    const std::string first = "box000000000", second = "box100000000";
+    test.host_.end((*made)->view().id == first ? second : first);
     const bool replaced =
         co_await until([&] { return test.host_.made() == 4 && fleet.pool_counts().ready == 2; });
     EXPECT_TRUE(replaced);
+    co_await fleet.close_pool();
+    EXPECT_EQ(fleet.pool_counts().ready, 0u);
+    for (const char* id : {"box200000000", "box300000000"})
+      EXPECT_EQ(test.host_.asked(id).back(), ControlOperation::kShutdown) << id;
   });
 }
 

@@ -16,7 +16,7 @@ namespace {
 // A sandbox that is to be paused at its time, by us, is ended by its supervisor only when nobody
 // has done so for so long; a paused one waits without an end.
 constexpr std::chrono::minutes kPauseGrace{5};
-constexpr std::uint64_t kNoEnd = 365ull * 24 * 3600 * 1000;
+constexpr std::uint64_t kLongestPause = 30ull * 24 * 3600 * 1000;
 constexpr std::chrono::seconds kRemovalTime{60};
 constexpr std::size_t kMostSamples = 120;  // ten minutes of one each five seconds
 
@@ -49,7 +49,7 @@ class LocalSandbox::Turn {
 };
 
 LocalSandbox::LocalSandbox(io::Loop& loop, std::string team, SandboxView view, Made made,
-                           std::unique_ptr<BoxClient> client)
+                           std::shared_ptr<BoxClient> client)
     : loop_(loop),
       team_(std::move(team)),
       view_(std::move(view)),
@@ -83,11 +83,13 @@ io::Async<void> LocalSandbox::take_turn() {
   busy_ = true;
 }
 
-io::Async<Status> LocalSandbox::set_end(WallClock::time_point end) {
+io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeout how) {
   const auto self = shared_from_this();
   co_await take_turn();
   const Turn turn(self);
   CO_TRY_ASSIGN(BoxClient * client, this->client());
+  // Asked here, where nobody else moves it: of two that extend the longer one counts.
+  if (how == Fleet::Timeout::kExtendOnly && end <= view_.end) co_return Status{};
   const auto grace =
       view_.on_timeout == NewSandbox::OnTimeout::kPause ? kPauseGrace : std::chrono::minutes(0);
   CO_TRY(
@@ -103,7 +105,7 @@ io::Async<Status> LocalSandbox::freeze() {
   CO_TRY_ASSIGN(BoxClient * client, this->client());
   CO_TRY(co_await client->request(ControlOperation::kFreeze, {}));
   // Only now: a sandbox that could not be frozen keeps its time.
-  CO_TRY(co_await client->request(ControlOperation::kSetDeadline, deadline(kNoEnd)));
+  CO_TRY(co_await client->request(ControlOperation::kSetDeadline, deadline(kLongestPause)));
   view_.state = State::kPaused;
   view_.end = WallClock::now();
   co_return Status{};
@@ -119,7 +121,13 @@ io::Async<Status> LocalSandbox::thaw(WallClock::time_point end) {
       view_.on_timeout == NewSandbox::OnTimeout::kPause ? kPauseGrace : std::chrono::minutes(0);
   CO_TRY(co_await client_->request(ControlOperation::kSetDeadline,
                                    deadline(ms_from_now(end + grace))));
-  CO_TRY(co_await client_->request(ControlOperation::kThaw, {}));
+  auto thawed = co_await client_->request(ControlOperation::kThaw, {});
+  if (!thawed.has_value()) {
+    // It stays paused, and does not end for having been asked to go on.
+    static_cast<void>(
+        co_await client_->request(ControlOperation::kSetDeadline, deadline(kLongestPause)));
+    co_return fail(std::move(thawed).error());
+  }
   view_.state = State::kRunning;
   view_.end = end;
   // What it used while it was paused is nothing.
@@ -137,6 +145,7 @@ void LocalSandbox::end() {
 
 bool LocalSandbox::kill() {
   if (ended_) return false;
+  killed_ = true;
   end();
   // Those who were woken run before this does, and cut their streams. It holds the connection until
   // the supervisor has heard of it.
@@ -162,8 +171,9 @@ io::Async<bool> LocalSandbox::wait_removed(io::Clock::duration time) {
 io::Async<void> LocalSandbox::sample() {
   const auto self = shared_from_this();
   const auto client = this->client();
-  if (!client.has_value() || busy_) co_return;
+  if (!client.has_value() || busy_ || std::exchange(sampling_, true)) co_return;
   const auto answer = co_await (*client)->request(ControlOperation::kUsage, {});
+  sampling_ = false;
   if (!answer.has_value() || ended_) co_return;
   const auto fields = proto::FieldReader::parse(answer->back());
   if (!fields.has_value()) co_return;

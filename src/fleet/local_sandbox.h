@@ -19,7 +19,7 @@ namespace caisson::fleet {
 class LocalSandbox final : public Served, public std::enable_shared_from_this<LocalSandbox> {
  public:
   LocalSandbox(io::Loop& loop, std::string team, SandboxView view, Made made,
-               std::unique_ptr<BoxClient> client);
+               std::shared_ptr<BoxClient> client);
   ~LocalSandbox() override;
 
   const SandboxView& view() const override { return view_; }
@@ -38,11 +38,13 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
 
   // All of these change the view when the supervisor has done it. One at a time: who comes
   // meanwhile waits.
-  io::Async<Status> set_end(WallClock::time_point end);
+  io::Async<Status> set_end(WallClock::time_point end, Fleet::Timeout how = Fleet::Timeout::kSet);
   io::Async<Status> freeze();
   io::Async<Status> thaw(WallClock::time_point end);
   // Ends it; true for the call that did.
   bool kill();
+  // Whether its end was asked for here: one that only lost its connection may still run.
+  bool killed() const { return killed_; }
   // Waits until nothing of it runs any more, at most so long.
   io::Async<bool> wait_removed(io::Clock::duration time);
 
@@ -63,14 +65,15 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   SandboxView view_;
   Made made_;
   std::map<std::string, std::string> env_;
-  std::unique_ptr<BoxClient> client_;
+  std::shared_ptr<BoxClient> client_;
   std::function<void(LocalSandbox&)> on_end_;
   std::deque<Sample> samples_;
   std::optional<std::uint64_t> last_cpu_micros_;
   io::Clock::time_point last_sample_;
   io::Event end_event_, turn_event_;
   bool ended_ = false;
-  bool busy_ = false;
+  bool busy_ = false, sampling_ = false;
+  bool killed_ = false;
 };
 
 }  // namespace caisson::fleet

@@ -33,12 +33,17 @@ Result<Made> make_sandbox(const Recipe& recipe) {
   values.limits.inodes = kInodes;
   values.limits.open_files = kOpenFiles;
   values.limits.output = std::nullopt;
-  values.limits.timeout_ms = std::nullopt;
+  values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();
   values.limits.cpu_time_ms = std::nullopt;
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept}));
   const SandboxInfo& info = sandbox.info();
   return Made{.id = info.id, .socket = socket_of(info.id), .user = info.user};
+}
+
+void end_sandbox(const std::string& id) {
+  auto sandbox = Sandbox::connect(id);
+  if (sandbox.has_value()) static_cast<void>(sandbox->end());
 }
 
 }  // namespace caisson::fleet

@@ -5,6 +5,7 @@
 // ahead (fleet/pool.h). Thread-safe: a call has no state but the host's.
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -30,8 +31,13 @@ struct Made {
   std::string workdir;  // the image's; empty: the user's home
 };
 
-// A sandbox without a deadline, that nobody is connected to. Errors: those of Sandbox::create().
+// How long a sandbox lives that nobody has claimed: whoever makes it moves its deadline before.
+inline constexpr std::chrono::minutes kUnclaimed{10};
+
+// A sandbox that nobody is connected to, for kUnclaimed. Errors: those of Sandbox::create().
 Result<Made> make_sandbox(const Recipe& recipe);
+// Ends a sandbox of this host, if it is there: for one whose connection was lost.
+void end_sandbox(const std::string& id);
 
 // The socket of a sandbox of this run directory.
 std::string socket_of(const std::string& id);

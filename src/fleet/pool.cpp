@@ -10,6 +10,8 @@ namespace {
 
 // Sandboxes made in the background at once: more would take the processors from who waits.
 constexpr std::size_t kMostMaking = 2;
+// A sandbox that is ready is told so often that it is still wanted: a server that dies leaves none.
+constexpr auto kRenewEvery = kUnclaimed / 4;
 constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
 
 }  // namespace
@@ -34,6 +36,7 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   void refill();
   static io::Async<void> fill_one(std::shared_ptr<State> self, Recipe recipe);
   static io::Async<void> pause_then_refill(std::shared_ptr<State> self);
+  static io::Async<void> renew(std::shared_ptr<State> self);
   void forget_dead(std::deque<Ready>& row) {
     std::erase_if(row, [](const Ready& one) { return one.client->gone(); });
   }
@@ -42,8 +45,16 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
 io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
   auto job = [maker = make, recipe] { return maker(recipe); };
   CO_TRY_ASSIGN(Made made, co_await loop.in_pool(std::move(job)));
-  CO_TRY_ASSIGN(auto client, co_await BoxClient::connect(loop, made.socket));
-  co_return Ready{.made = std::move(made), .client = std::move(client)};
+  auto client = co_await BoxClient::connect(loop, made.socket);
+  if (!client.has_value()) {
+    auto end = [id = made.id] {
+      end_sandbox(id);
+      return true;
+    };
+    co_await loop.in_pool(std::move(end));
+    co_return fail(std::move(client).error());
+  }
+  co_return Ready{.made = std::move(made), .client = std::move(*client)};
 }
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
@@ -85,6 +96,23 @@ io::Async<void> Pool::State::pause_then_refill(std::shared_ptr<State> self) {
   self->refill();
 }
 
+io::Async<void> Pool::State::renew(std::shared_ptr<State> self) {
+  while (!self->closed) {
+    co_await io::Loop::sleep(kRenewEvery);
+    for (auto& [recipe, row] : self->ready) {
+      for (Ready& one : row) {
+        auto ask = [](std::shared_ptr<BoxClient> client) -> io::Async<void> {
+          proto::Fields fields;
+          fields.put_u64(proto::Tag::kTimeLimitMs, std::chrono::milliseconds(kUnclaimed).count());
+          static_cast<void>(
+              co_await client->request(proto::ControlOperation::kSetDeadline, fields));
+        };
+        self->loop.spawn(ask(one.client));
+      }
+    }
+  }
+}
+
 void Pool::State::refill() {
   if (!started || closed || pausing) return;
   for (const auto& [recipe, wanted] : sizes) {
@@ -101,25 +129,30 @@ Pool::Pool(io::Loop& loop, Sizes sizes, Make make)
 
 void Pool::start() {
   state_->started = true;
+  state_->loop.spawn(State::renew(state_));
   state_->refill();
 }
 
 Pool::~Pool() {
   state_->closed = true;
   for (auto& [recipe, row] : state_->ready) {
+    for (Ready& one : row) one.client->on_gone(nullptr);
+  }
+}
+
+io::Async<void> Pool::close(io::Clock::duration time) {
+  const std::shared_ptr<State> state = state_;
+  state->closed = true;
+  auto all = std::exchange(state->ready, {});
+  for (auto& [recipe, row] : all) {
     for (Ready& one : row) {
       one.client->on_gone(nullptr);
       one.client->shutdown();
     }
   }
-  // The connections live on until their sandboxes have ended.
-  for (auto& [recipe, row] : std::exchange(state_->ready, {})) {
-    for (Ready& one : row) {
-      auto wait = [](std::unique_ptr<BoxClient> client) -> io::Async<void> {
-        co_await client->wait_gone();
-      };
-      state_->loop.spawn(wait(std::move(one.client)));
-    }
+  const auto until = io::Clock::now() + time;
+  for (auto& [recipe, row] : all) {
+    for (Ready& one : row) co_await one.client->wait_gone_until(until);
   }
 }
 

@@ -20,7 +20,7 @@ namespace caisson::fleet {
 // A sandbox that is up, and the connection to it.
 struct Ready {
   Made made;
-  std::unique_ptr<BoxClient> client;
+  std::shared_ptr<BoxClient> client;  // shared with requests that are under way
 };
 
 class Pool {
@@ -33,6 +33,8 @@ class Pool {
   ~Pool();
   // Before this nothing is made ahead.
   void start();
+  // Ends what is ready, and waits until it is gone, at most so long. Nothing is made any more.
+  io::Async<void> close(io::Clock::duration time);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 

@@ -43,6 +43,9 @@ void Supervisor::take_from_guest(const proto::Frame& frame) {
       const auto amount = proto::parse_credit(frame.payload);
       if (!amount || frame.header.detail >= kChannels) return guest_cheated("a bad CREDIT frame");
       stream.to_guest[frame.header.detail] += *amount;
+      // A guest grants what it has taken, so that no sum is far from what it began with.
+      if (stream.to_guest[frame.header.detail] > 4 * std::int64_t{proto::kInitialCredit})
+        return guest_cheated("more credit than it can have");
       if (client != nullptr)
         client->peer.send(Peer::Lane::kUrgent, stream.client_stream, FrameType::kCredit,
                           frame.header.detail, frame.payload);
@@ -82,7 +85,8 @@ void Supervisor::guest_event(Stream& stream, const proto::Frame& frame) {
 
 void Supervisor::guest_data(std::uint32_t id, Stream& stream, const proto::Frame& frame) {
   const std::uint8_t channel = frame.header.detail;
-  if (channel >= kChannels) return guest_cheated("an unknown channel");
+  if (channel >= kChannels || channel == static_cast<std::uint8_t>(Channel::kIn))
+    return guest_cheated("bytes on a channel that is not for them");
   const auto size = static_cast<std::int64_t>(frame.payload.size());
   stream.from_guest[channel] -= size;
   if (stream.from_guest[channel] < 0) return guest_cheated("more bytes than were granted");
