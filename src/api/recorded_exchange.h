@@ -17,7 +17,7 @@ class RecordedExchange final : public http::Exchange {
   }
 
   // 0: nothing was answered.
-  int status() const { return status_; }
+  int status() const { return begun() ? status_ : 0; }
   // Of the answer's body.
   std::uint64_t bytes() const { return bytes_; }
   bool aborted() const { return aborted_; }
@@ -30,8 +30,7 @@ class RecordedExchange final : public http::Exchange {
   }
   std::optional<std::uint64_t> body_length() const override { return inner_.body_length(); }
   io::Async<Status> respond(http::ResponseHead head, std::string body) override {
-    note(head.status);
-    bytes_ += body.size();
+    note(head.status, body.size());
     return inner_.respond(std::move(head), std::move(body));
   }
   io::Async<Status> begin(http::ResponseHead head) override {
@@ -47,6 +46,7 @@ class RecordedExchange final : public http::Exchange {
     aborted_ = true;
     inner_.abort();
   }
+  bool begun() const override { return inner_.begun(); }
   io::Async<void> wait_gone() override { return inner_.wait_gone(); }
   void on_gone(std::function<void()> call) override { inner_.on_gone(std::move(call)); }
   bool gone() const override { return inner_.gone(); }
@@ -56,9 +56,11 @@ class RecordedExchange final : public http::Exchange {
   }
 
  private:
-  void note(int status) {
+  // An answer that may not come to be (its head cannot be written, say); another follows then.
+  void note(int status, std::uint64_t bytes = 0) {
+    if (begun()) return;
     status_ = status;
-    begun_ = true;
+    bytes_ = bytes;
   }
 
   http::Exchange& inner_;

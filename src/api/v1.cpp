@@ -164,6 +164,11 @@ io::Async<void> feed(std::shared_ptr<fleet::BoxStream> stream, std::string input
   if (written.has_value()) stream->finish();
 }
 
+void end_command(fleet::BoxStream& stream) {
+  stream.control(proto::Fields().put_u8(
+      Tag::kControlOperation, static_cast<std::uint8_t>(proto::ControlOperation::kShutdown)));
+}
+
 io::Async<Result<Answer>> exec(Call& call) {
   CO_TRY_ASSIGN(const json::Value body, co_await read_object(call.exchange, Body::kRequired));
   const std::string& id = call.parameter(0);
@@ -181,10 +186,7 @@ io::Async<Result<Answer>> exec(Call& call) {
 
   // The command ends with its client, also where it says nothing that could not be delivered.
   call.exchange.on_gone([weak = std::weak_ptr(stream)] {
-    if (const std::shared_ptr<fleet::BoxStream> open = weak.lock()) {
-      open->control(proto::Fields().put_u8(
-          Tag::kControlOperation, static_cast<std::uint8_t>(proto::ControlOperation::kShutdown)));
-    }
+    if (const std::shared_ptr<fleet::BoxStream> open = weak.lock()) end_command(*open);
   });
   http::ResponseHead head;
   head.headers.add("Content-Type", "application/x-ndjson");
@@ -195,7 +197,9 @@ io::Async<Result<Answer>> exec(Call& call) {
     CO_TRY_ASSIGN(const std::string text, lines.take(message));
     if (text.empty()) continue;
     const Status written = co_await call.exchange.write(text);
-    if (!written.has_value()) co_return Answer::already_sent();
+    if (written.has_value()) continue;
+    end_command(*stream);
+    co_return Answer::already_sent();
   }
   [[maybe_unused]] const Status ended = co_await call.exchange.end();
   co_return Answer::already_sent();

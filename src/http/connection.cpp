@@ -45,9 +45,12 @@ Connection::~Connection() {
 Async<void> Connection::run(Held self) {
   Next next = Next::kRequest;
   while (next == Next::kRequest) {
+    // A part of a head is no request yet, or it would hold a place that others need.
+    self->enter_idle();
     const Status woken = co_await wait_for_request(self);
     if (!woken.has_value()) break;
     Head head = co_await read_head(self);
+    self->leave_idle();
     if (head.refusal.has_value()) {
       co_await refuse(self, std::move(*head.refusal));
       break;
@@ -64,11 +67,12 @@ Async<Status> Connection::wait_for_request(Held self) {
   if (!self->buffer_.empty()) co_return Status();
   if (self->gone_ || self->server_->draining) co_return fail(Error::unavailable("the end"));
   std::string().swap(self->buffer_);
-  auto& idle = self->server_->idle;
-  self->idle_place_ = idle.insert(idle.end(), self.get());
-  const Status status = co_await fill(self, kFirstRoom, self->server_->limits.idle_time);
-  self->leave_idle();
-  co_return status;
+  co_return co_await fill(self, kFirstRoom, self->server_->limits.idle_time);
+}
+
+void Connection::enter_idle() {
+  auto& idle = server_->idle;
+  idle_place_ = idle.insert(idle.end(), this);
 }
 
 void Connection::leave_idle() {

@@ -28,7 +28,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Server::State& server() { return *server_; }
   io::Stream& stream() { return *stream_; }
   bool secure() const { return transport_ == Server::Transport::kTls; }
-  // Is in the server's list of idle connections no more.
+  // Is in the server's list of idle connections, or no more.
+  void enter_idle();
   void leave_idle();
   // Bytes that came and nobody has taken yet.
   std::string& buffer() { return buffer_; }

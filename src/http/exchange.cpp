@@ -84,13 +84,17 @@ Async<Result<std::string>> ServerExchange::next_piece(std::size_t most, io::Cloc
     if (decoder_.done()) co_return std::string();
     if (!buffer.empty() && !connection_->reading()) {
       continued_ = true;
+      // Many small chunks are one piece. A fault behind them is told by the next call.
       std::string_view rest = buffer;
-      auto piece = decoder_.take(rest, most);
-      if (!piece.has_value()) {
-        body_refusal_ = std::move(piece).error();
-        continue;
+      std::string bytes;
+      while (!rest.empty() && bytes.size() < most && !decoder_.done()) {
+        auto piece = decoder_.take(rest, most - bytes.size());
+        if (!piece.has_value()) {
+          body_refusal_ = std::move(piece).error();
+          break;
+        }
+        bytes += *piece;
       }
-      std::string bytes(*piece);
       buffer.erase(0, buffer.size() - rest.size());
       if (decoder_.done()) connection_->set_body_open(false);
       if (!bytes.empty()) co_return bytes;

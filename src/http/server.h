@@ -64,7 +64,7 @@ class Exchange {
   virtual io::Async<Status> begin(ResponseHead head) = 0;
   virtual io::Async<Status> write(std::string_view bytes) = 0;
   virtual io::Async<Status> end() = 0;
-  bool begun() const { return begun_; }
+  virtual bool begun() const { return begun_; }
   // Ends the connection without an end of the answer: the client sees that it is not whole.
   virtual void abort() = 0;
   // Waits until the client has gone, without reading its body. For handlers that wait for something

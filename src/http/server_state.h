@@ -36,7 +36,9 @@ struct Server::State : std::enable_shared_from_this<Server::State> {
   Handler handler;
   std::vector<std::shared_ptr<io::Listener>> listeners;
   std::list<Connection*> connections;
-  std::list<Connection*> idle;  // the one that has been idle for the longest is in front
+  // Those that wait for the whole head of a request; the one that waits for the longest is in
+  // front.
+  std::list<Connection*> idle;
   bool draining = false;
   Counts counts;
   io::Event one_ended;

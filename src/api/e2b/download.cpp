@@ -190,8 +190,6 @@ io::Async<Status> Download::answer_gzip() {
 }  // namespace
 
 io::Async<Status> download_file(const Request& request) {
-  CO_TRY_ASSIGN(const Allowed allowed, co_await check_claim(request, FileAccess::kRead));
-  if (allowed == Allowed::kAnswered) co_return Status();
   const std::string_view given = request.exchange.target().query_value("path").value_or("");
   const auto account = co_await file_account(request);
   if (!account.has_value()) co_return co_await answer_file_error(request, account.error(), given);

@@ -41,6 +41,25 @@ bool may(const Request& request) {
   return token.empty() || (shown.has_value() && same_secret(*shown, token));
 }
 
+bool is_health(const Request& request) {
+  const std::string& method = request.exchange.request().method;
+  return request.exchange.target().path == "/health" && (method == "GET" || method == "HEAD");
+}
+
+// Whether the request shows what it needs to; answers it where not. Only asking for its health
+// needs nothing.
+io::Async<Result<Allowed>> check_access(const Request& request, std::uint16_t port) {
+  if (port != kEnvdPort) co_return co_await check_traffic(request);
+  if (is_health(request)) co_return Allowed::kYes;
+  if (request.exchange.target().path == "/files") {
+    const bool writes = request.exchange.request().method == "POST";
+    co_return co_await check_claim(request, writes ? FileAccess::kWrite : FileAccess::kRead);
+  }
+  if (may(request)) co_return Allowed::kYes;
+  CO_TRY(co_await answer_error(request.exchange, 401, kNotAllowed));
+  co_return Allowed::kAnswered;
+}
+
 io::Async<Status> answer_unknown_encoding(const Request& request) {
   http::ResponseHead head;
   head.status = 415;
@@ -119,7 +138,7 @@ io::Async<Status> serve_envd(fleet::Fleet& fleet, Request& request) {
   const std::string& path = exchange.target().path;
   const std::string& method = exchange.request().method;
   const bool reads = method == "GET" || method == "HEAD", writes = method == "POST";
-  if (path == "/health" && reads) {
+  if (is_health(request)) {
     http::ResponseHead head;
     head.status = 204;
     head.headers = answer_headers();
@@ -127,7 +146,6 @@ io::Async<Status> serve_envd(fleet::Fleet& fleet, Request& request) {
     co_return co_await exchange.respond(std::move(head), "");
   }
   if (path == "/files") co_return co_await serve_files(request, reads, writes);
-  if (!may(request)) co_return co_await answer_error(exchange, 401, kNotAllowed);
   if (path == "/metrics" && reads) co_return co_await answer_metrics(fleet, request);
   if (path == "/envs" && reads) co_return co_await answer_variables(request);
   if (path == "/files/compose" && writes) co_return co_await compose_file(request);
@@ -147,15 +165,21 @@ io::Async<void> DataPlane::serve(http::Exchange& exchange, SandboxAddress addres
     co_return;
   }
   std::shared_ptr<fleet::Served> sandbox = fleet_.find_any(address.id);
-  bool is_there = sandbox != nullptr && !sandbox->ended();
-  if (is_there && sandbox->view().state == fleet::State::kPaused) {
-    is_there = co_await fleet_.resume_for_traffic(sandbox);
-  }
-  if (!is_there) {
+  if (sandbox == nullptr || sandbox->ended()) {
     co_await answer_no_sandbox(exchange, address.id);
     co_return;
   }
   Request request{.exchange = exchange, .sandbox = std::move(sandbox), .watchers = &watchers_};
+  // Before a paused one is resumed: that is not for everybody to bring about.
+  const auto allowed = co_await check_access(request, address.port);
+  if (!allowed.has_value() || *allowed == Allowed::kAnswered) co_return;
+  if (request.sandbox->view().state == fleet::State::kPaused) {
+    const bool resumed = co_await fleet_.resume_for_traffic(request.sandbox);
+    if (!resumed) {
+      co_await answer_no_sandbox(exchange, address.id);
+      co_return;
+    }
+  }
   if (is_envd) {
     co_await serve_envd(fleet_, request);
   } else {

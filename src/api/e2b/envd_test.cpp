@@ -58,6 +58,21 @@ TEST_F(Envd, APausedOneIsResumedOnlyWhereItsMakerWantedSo) {
   EXPECT_EQ(sandbox_->view_now.state, fleet::State::kRunning);
 }
 
+TEST_F(Envd, APausedOneIsResumedOnlyForWhoMayUseIt) {
+  sandbox_->view_now.state = fleet::State::kPaused;
+  sandbox_->view_now.auto_resume = true;
+  sandbox_->view_now.public_traffic = false;
+  sandbox_->view_now.traffic_token = "traffic";
+  const http::Headers wrong = {{"X-Access-Token", "wrong"}};
+  EXPECT_EQ(ask("GET", "/envs", wrong)->status, 401);
+  EXPECT_EQ(ask("GET", "/files?path=a", wrong)->status, 401);
+  EXPECT_EQ(ask("POST", "/files?path=a", wrong)->status, 401);
+  EXPECT_EQ(ask("GET", "/", wrong, "", 8080)->status, 403);
+  EXPECT_EQ(sandbox_->view_now.state, fleet::State::kPaused);
+  EXPECT_EQ(ask("GET", "/envs")->status, 200);
+  EXPECT_EQ(sandbox_->view_now.state, fleet::State::kRunning);
+}
+
 TEST_F(Envd, WhatIsNotThereIsSaidSo) {
   EXPECT_EQ(ask("GET", "/init")->status, 404);
   EXPECT_EQ(ask("POST", "/init")->status, 404);

@@ -34,8 +34,12 @@ io::Async<Result<Allowed>> check_claim(const Request& request, FileAccess access
 
 io::Async<Result<Account>> file_account(const Request& request) {
   const auto name = request.exchange.target().query_value("username");
-  if (!name.has_value() || name->empty()) co_return co_await account_of(request);
-  co_return co_await look_up(request, std::string(*name));
+  if (name.has_value() && !name->empty()) co_return co_await look_up(request, std::string(*name));
+  // A signature vouches for what it covers; headers are whoever's who has the URL.
+  const bool is_signed = !request.sandbox->view().access_token.empty() &&
+                         !request.header("X-Access-Token").has_value();
+  if (is_signed) co_return co_await look_up(request, request.sandbox->default_user());
+  co_return co_await account_of(request);
 }
 
 io::Async<Status> answer_file_error(const Request& request, const Error& error,

@@ -21,11 +21,11 @@ io::Async<Status> compose_file(const Request& request);
 
 // ---- what they share, and what is pure of them
 
-// Whether the request may; answers it where not. nullopt: it was answered.
-enum class Allowed : std::uint8_t { kYes, kAnswered };
+// Whether the request may; answers it where not.
 io::Async<Result<Allowed>> check_claim(const Request& request, FileAccess access);
 
-// The user of a request for a file: `username` of the query, else user_of().
+// The user of a request for a file: `username` of the query, else user_of(); of a
+// signed URL without one, the sandbox's default.
 io::Async<Result<Account>> file_account(const Request& request);
 
 // An error of a file operation as HTTP, with texts that clients know.

@@ -85,16 +85,17 @@ io::Async<Result<Value>> list_dir(const Request& request, const Value& message) 
   proto::Fields fields = file_fields(FileOperation::kList, place.path);
   fields.put_u32(Tag::kDepth, depth == 0 ? 1 : static_cast<std::uint32_t>(depth));
   want_details(fields);
-  CO_TRY_ASSIGN(const std::vector<std::string> events,
+  CO_TRY_ASSIGN(std::vector<std::string> events,
                 co_await call_guest(request, proto::Kind::kFile, std::move(fields), kMostEntries));
   Value::Array entries;
   entries.reserve(events.size());
   const std::string parent = place.path == "/" ? "" : place.path;
-  for (const std::string& bytes : events) {
+  for (std::string& bytes : events) {
     CO_TRY_ASSIGN(const FieldReader event, FieldReader::parse(bytes));
     CO_TRY_ASSIGN(const std::string_view name, event.text(Tag::kName));
     CO_TRY_ASSIGN(Value entry, entry_info(event, parent + "/" + std::string(name)));
     entries.push_back(std::move(entry));
+    std::string().swap(bytes);  // so that a long listing is not held twice
   }
   Value response = Value::object();
   response.set("entries", Value(std::move(entries)));

@@ -117,6 +117,17 @@ TEST_F(Filesystem, RemovingWhatIsNotThereIsNoError) {
   EXPECT_NE(call("/filesystem.Filesystem/Remove", R"({"path":"/a"})")->status, 200);
 }
 
+TEST_F(Filesystem, AListOfTooManyBytesIsRefused) {
+  play([](FakeSupervisor& at) {
+    tell_user(at);
+    const proto::Frame open = at.next(FrameType::kOpen);
+    const std::string name(60'000, 'n');
+    for (int i = 0; i < 290; ++i) event(at, open, file_of(1).put(Tag::kName, name));
+  });
+  const auto answer = call("/filesystem.Filesystem/ListDir", R"({"path":"/"})");
+  EXPECT_EQ(*answer->answer_json().find("code")->as_string(), "resource_exhausted");
+}
+
 TEST_F(Filesystem, AListHasEntriesBelowThePath) {
   play([](FakeSupervisor& at) {
     tell_user(at);

@@ -56,6 +56,17 @@ TEST_F(NamelessTest, ASignatureNamesItsSandbox) {
   EXPECT_EQ(found("POST", url(FileAccess::kRead, std::nullopt)), "");
 }
 
+TEST_F(NamelessTest, APathThatNoSandboxTakesNamesNothing) {
+  for (const std::size_t size : {4095, 4096}) {
+    const std::string path(size, 'p');
+    std::string signature = sign_file(path, FileAccess::kRead, "", "token-of-i1", std::nullopt);
+    for (std::size_t at = 0; (at = signature.find('+', at)) != std::string::npos;)
+      signature.replace(at, 1, "%2B");
+    EXPECT_EQ(found("GET", "/files?path=" + path + "&signature=" + signature),
+              size == 4095 ? "i1" : "");
+  }
+}
+
 TEST_F(NamelessTest, ABadSignatureNamesNothing) {
   EXPECT_EQ(found("GET", "/files?path=x&signature=v1_nobody"), "");
   EXPECT_EQ(found("GET", "/files?path=x&signature=v1_nobody&signature_expiration=soon"), "");

@@ -1,6 +1,8 @@
 #include "api/e2b/port_proxy.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -20,6 +22,10 @@ constexpr std::string_view kTokenHeader = "e2b-traffic-access-token";
 constexpr std::size_t kPiece = 64 * 1024;
 constexpr std::size_t kMostHead = 64 * 1024;
 constexpr std::size_t kMostHeaders = 128;
+constexpr unsigned kMostInterim = 16;
+// How long a program has to take a connection, and to say whether it changes the protocol.
+constexpr std::chrono::seconds kConnectTime{30};
+constexpr std::chrono::seconds kUpgradeTime{60};
 constexpr auto kForEver = std::chrono::hours(24 * 365);
 
 io::Async<Status> answer_port_error(const Request& request, int status, std::string_view message,
@@ -48,6 +54,15 @@ bool wants_upgrade(const http::RequestHead& head) {
   return http::has_word(head.headers, "Connection", "upgrade") && head.headers.has("Upgrade");
 }
 
+// A target without what names the host: the program inside is no proxy.
+std::string origin_form(std::string_view target) {
+  const std::size_t scheme = target.find("://");
+  if (target.starts_with('/') || scheme == std::string_view::npos) return std::string(target);
+  target.remove_prefix(scheme + 3);
+  target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
+  return target.starts_with('/') ? std::string(target) : "/" + std::string(target);
+}
+
 // One request and its answer over a connection to a port inside.
 class Passage {
  public:
@@ -58,8 +73,11 @@ class Passage {
                              {.peer = peer_, .secure = exchange_.secure()})),
         upgrades_(wants_upgrade(exchange_.request())) {}
 
-  // Error: nothing sensible came from inside; where the answer has begun it is cut off.
+  // Error: nothing sensible came from inside (deadline_exceeded: nothing in time), or from the
+  // client; where the answer has begun it is cut off.
   io::Async<Status> run();
+  // What is wrong with the client's body, if anything.
+  const std::optional<Error>& body_fault() const { return body_fault_; }
 
  private:
   io::Async<void> send();
@@ -72,7 +90,7 @@ class Passage {
   io::Async<void> tunnel_out(io::Stream& client, std::string early);
   io::Async<Status> tunnel_in(io::Stream& client);
   // More of what comes from inside, behind what is there. False: it has ended.
-  io::Async<Result<bool>> more();
+  io::Async<Result<bool>> more(io::Clock::time_point until = io::Clock::time_point::max());
 
   http::Exchange& exchange_;
   BoxStream& inside_;
@@ -81,16 +99,20 @@ class Passage {
   bool upgrades_;
   std::string buffer_;  // from inside
   bool ended_ = false;
+  std::optional<Error> body_fault_;
 };
 
-io::Async<Result<bool>> Passage::more() {
+io::Async<Result<bool>> Passage::more(io::Clock::time_point until) {
   while (!ended_) {
-    CO_TRY_ASSIGN(BoxStream::Message message, co_await inside_.next());
-    if (message.kind == Kind::kData && !message.bytes.empty()) {
-      buffer_ += message.bytes;
+    CO_TRY_ASSIGN(const std::optional<BoxStream::Message> message,
+                  co_await inside_.next_until(until));
+    if (!message.has_value())
+      co_return fail(Error(Code::kDeadlineExceeded, "it did not answer in time"));
+    if (message->kind == Kind::kData && !message->bytes.empty()) {
+      buffer_ += message->bytes;
       co_return true;
     }
-    ended_ = message.kind == Kind::kFinish || message.kind == Kind::kClose;
+    ended_ = message->kind == Kind::kFinish || message->kind == Kind::kClose;
   }
   co_return false;
 }
@@ -98,10 +120,13 @@ io::Async<Result<bool>> Passage::more() {
 io::Async<Status> Passage::send_body() {
   const bool chunked = !exchange_.body_length().has_value();
   for (;;) {
-    CO_TRY_ASSIGN(std::string bytes, co_await exchange_.read_some(kPiece));
-    if (bytes.empty()) break;
-    if (chunked) bytes = http::chunk(bytes);
-    CO_TRY(co_await inside_.write(std::move(bytes)));
+    auto bytes = co_await exchange_.read_some(kPiece);
+    if (!bytes.has_value()) {
+      body_fault_ = bytes.error();
+      co_return fail(std::move(bytes).error());
+    }
+    if (bytes->empty()) break;
+    CO_TRY(co_await inside_.write(chunked ? http::chunk(*bytes) : std::move(*bytes)));
   }
   if (chunked) CO_TRY(co_await inside_.write(std::string(http::kLastChunk)));
   co_return Status();
@@ -121,12 +146,15 @@ io::Async<void> Passage::send() {
 }
 
 io::Async<Result<http::ParsedResponse>> Passage::receive_head() {
+  // Who waits for another protocol gives up some time; a plain answer may take as long as it does.
+  const auto until = upgrades_ ? io::Clock::now() + kUpgradeTime : io::Clock::time_point::max();
+  unsigned interim = 0;
   http::HeadScanner scanner;
   for (;;) {
     const auto size = scanner.scan(buffer_, kMostHead);
     if (!size.has_value()) co_return fail(Error::invalid(size.error().sentence));
     if (!size->has_value()) {
-      CO_TRY_ASSIGN(const bool came, co_await more());
+      CO_TRY_ASSIGN(const bool came, co_await more(until));
       if (!came) co_return fail(Error::unavailable("it closed the connection before it answered"));
       continue;
     }
@@ -136,19 +164,26 @@ io::Async<Result<http::ParsedResponse>> Passage::receive_head() {
     buffer_.erase(0, **size);
     const int status = parsed->head.status;
     if (status >= 200 || status == 101) co_return std::move(*parsed);
-    scanner = {};  // an interim answer is meant for us
+    // An interim answer is meant for us.
+    if (++interim > kMostInterim) {
+      co_return fail(Error::invalid("more than " + std::to_string(kMostInterim) +
+                                    " interim answers before the answer"));
+    }
+    scanner = {};
   }
 }
 
 io::Async<Status> Passage::pass_body(http::BodyDecoder decoder) {
   while (!decoder.done()) {
     std::string_view rest = buffer_;
+    std::string body;  // many small chunks become one write
     while (!rest.empty() && !decoder.done()) {
       const auto piece = decoder.take(rest, kPiece);
       if (!piece.has_value()) co_return fail(Error::invalid(piece.error().sentence));
-      if (!piece->empty()) CO_TRY(co_await exchange_.write(*piece));
+      body += *piece;
     }
     buffer_.clear();
+    if (!body.empty()) CO_TRY(co_await exchange_.write(body));
     if (decoder.done()) break;
     CO_TRY_ASSIGN(const bool came, co_await more());
     if (!came && !decoder.end_of_input())
@@ -227,7 +262,7 @@ http::RequestHead forwarded_head(const http::RequestHead& head, std::uint16_t po
                                  std::string_view mask_host, ForwardedFrom from) {
   http::RequestHead forwarded;
   forwarded.method = head.method;
-  forwarded.target = head.target;
+  forwarded.target = origin_form(head.target);
   forwarded.headers = head.headers;
   http::Headers& headers = forwarded.headers;
   const bool upgrades = wants_upgrade(head);
@@ -248,16 +283,27 @@ http::RequestHead forwarded_head(const http::RequestHead& head, std::uint16_t po
     if (const std::size_t at = masked.find(kPort); at != std::string::npos)
       masked.replace(at, kPort.size(), std::to_string(port));
     headers.set("Host", masked);
+  } else if (host.empty()) {
+    // HTTP/1.0 does without; what is passed on is HTTP/1.1.
+    headers.set("Host", "localhost:" + std::to_string(port));
   }
-  headers.set("X-Forwarded-Host", host);
+  headers.remove("X-Forwarded-Host");
+  if (!host.empty()) headers.add("X-Forwarded-Host", host);
   headers.set("X-Forwarded-Proto", from.secure ? "https" : "http");
   headers.set("X-Forwarded-For", from.peer.substr(0, from.peer.rfind(':')));
   return forwarded;
 }
 
+io::Async<Result<Allowed>> check_traffic(const Request& request) {
+  const auto fault = token_fault(request);
+  if (!fault.has_value()) co_return Allowed::kYes;
+  CO_TRY(co_await answer_port_error(request, 403, *fault, std::nullopt));
+  co_return Allowed::kAnswered;
+}
+
 io::Async<void> serve_port(const Request& request, std::uint16_t port) {
-  if (const auto fault = token_fault(request); fault.has_value()) {
-    co_await answer_port_error(request, 403, *fault, std::nullopt);
+  if (request.exchange.request().method == "CONNECT") {
+    co_await answer_port_error(request, 405, "CONNECT is not served; an upgrade is", port);
     co_return;
   }
   proto::Fields fields;
@@ -270,8 +316,12 @@ io::Async<void> serve_port(const Request& request, std::uint16_t port) {
                                std::nullopt);
     co_return;
   }
-  const auto first = co_await next_message(request, **inside);
-  if (!first.has_value() || first->kind != Kind::kEvent) {
+  const auto first = co_await (*inside)->next_until(io::Clock::now() + kConnectTime);
+  if (first.has_value() && !first->has_value()) {
+    co_await answer_port_error(request, 504, "The port did not take the connection in time", port);
+    co_return;
+  }
+  if (!first.has_value() || (*first)->kind != Kind::kEvent) {
     co_await answer_port_error(request, 502, "The sandbox is running but port is not open", port);
     co_return;
   }
@@ -282,9 +332,14 @@ io::Async<void> serve_port(const Request& request, std::uint16_t port) {
     request.exchange.abort();
     co_return;
   }
+  if (const auto& fault = passage.body_fault(); fault.has_value()) {
+    co_await answer_port_error(request, 400, "The request's body: " + fault->message(), port);
+    co_return;
+  }
+  const bool late = status.error().code() == Code::kDeadlineExceeded;
   const std::string text =
       "The program on this port did not answer in HTTP: " + status.error().message();
-  co_await answer_port_error(request, 502, text, port);
+  co_await answer_port_error(request, late ? 504 : 502, text, port);
 }
 
 }  // namespace caisson::api::e2b

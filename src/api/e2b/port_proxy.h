@@ -16,6 +16,10 @@
 
 namespace caisson::api::e2b {
 
+// Whether the request shows the traffic token, where the sandbox asks for one; answers it where
+// not.
+io::Async<Result<Allowed>> check_traffic(const Request& request);
+// For who may (check_traffic).
 io::Async<void> serve_port(const Request& request, std::uint16_t port);
 
 // The head as the program gets it. `mask_host`: in place of the client's Host where it is not

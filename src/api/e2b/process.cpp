@@ -62,14 +62,18 @@ io::Async<Status> put_input(const Request& request, const Process& process, BoxS
   std::string bytes(text_of(input, is_pty ? "pty" : "stdin"));
   if (bytes.empty()) co_return Status();
   if (!process.takes_input) co_return fail(input_closed());
-  Status written;
+  Status written =
+      fail(Error(Code::kDeadlineExceeded, "the process did not take its input in time"));
   auto write = [](BoxStream& to, std::string text, Status& into) -> io::Async<void> {
     into = co_await to.write(std::move(text));
   };
   // A command that does not read would hold this up for as long as it lives.
   co_await while_client_waits(request, write(stream, std::move(bytes), written));
-  if (!written.has_value()) co_return fail(input_closed());
-  co_return Status();
+  if (written.has_value()) co_return Status();
+  const Code code = written.error().code();
+  if (code == Code::kFailedPrecondition || code == Code::kUnavailable)
+    co_return fail(input_closed());
+  co_return written;
 }
 
 io::Async<Result<Value>> send_input(const Request& request, const Value& message) {

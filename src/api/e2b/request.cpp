@@ -15,6 +15,10 @@ Error invalid_user(std::string_view name) {
   return Error(Code::kUnauthenticated, "invalid username: '" + std::string(name) + "'");
 }
 
+// What one call's EVENTs may hold together, and what keeping one costs beside its bytes.
+constexpr std::size_t kMostBytes = 16u << 20;
+constexpr std::size_t kEventCost = 64;
+
 Error too_late() {
   return Error(Code::kDeadlineExceeded, "the time that the request allowed is over");
 }
@@ -129,12 +133,14 @@ io::Async<Result<std::vector<std::string>>> call_guest(const Request& request, p
                                                        proto::Fields fields, std::size_t most) {
   CO_TRY_ASSIGN(const std::unique_ptr<BoxStream> stream, open_stream(request, kind, fields));
   std::vector<std::string> events;
+  std::size_t bytes = 0;
   for (;;) {
     CO_TRY_ASSIGN(BoxStream::Message message, co_await next_message(request, *stream));
     if (message.kind == BoxStream::Message::Kind::kEvent) {
-      if (events.size() >= most) {
+      bytes += message.bytes.size() + kEventCost;
+      if (events.size() >= most || bytes > kMostBytes) {
         co_return fail(Error::exhausted("more than " + std::to_string(most) +
-                                        " entries; ask for less at once"));
+                                        " entries or 16 MiB of them; ask for less at once"));
       }
       events.push_back(std::move(message.bytes));
     } else if (message.kind == BoxStream::Message::Kind::kClose) {

@@ -37,6 +37,9 @@ struct Request {
   }
 };
 
+// Whether a request may be served, or was answered with a refusal.
+enum class Allowed : std::uint8_t { kYes, kAnswered };
+
 // A user of the sandbox, by its own /etc/passwd.
 struct Account {
   std::string name;
@@ -71,8 +74,8 @@ io::Async<Result<fleet::BoxStream::Message>> next_message(const Request& request
                                                           fleet::BoxStream& stream);
 // How a stream ended: the error of its CLOSE, if there is one.
 Status status_of_close(std::string_view payload);
-// Runs one operation to its end and gives its EVENTs. Error: also where there are more than `most`
-// (resource_exhausted).
+// Runs one operation to its end and gives its EVENTs. Error: also where there are more than `most`,
+// or 16 MiB of them (resource_exhausted).
 io::Async<Result<std::vector<std::string>>> call_guest(const Request& request, proto::Kind kind,
                                                        proto::Fields fields, std::size_t most = 16);
 

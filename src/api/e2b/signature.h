@@ -10,14 +10,30 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/sha256.h"
 
 namespace caisson::api::e2b {
 
 enum class FileAccess : std::uint8_t { kRead, kWrite };
 
-// `path` and `user` as the query has them; `expires` in Unix seconds.
+// The signatures of one claim by any number of tokens: what comes before the token, which may be
+// long, is hashed once. `path` and `user` as the query has them; `expires` in Unix seconds.
+class FileSigner {
+ public:
+  FileSigner(std::string_view path, FileAccess access, std::string_view user,
+             std::optional<std::int64_t> expires);
+  std::string sign(std::string_view token) const;
+
+ private:
+  Sha256 before_;      // the token
+  std::string after_;  // the token
+};
+// One of them.
 std::string sign_file(std::string_view path, FileAccess access, std::string_view user,
                       std::string_view token, std::optional<std::int64_t> expires);
+
+// signature_expiration of a query. Error: invalid_argument for what is no number.
+Result<std::optional<std::int64_t>> parse_expiration(std::optional<std::string_view> text);
 
 // What a request for a file says about its right to it.
 struct FileClaim {

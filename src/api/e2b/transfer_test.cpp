@@ -2,6 +2,7 @@
 #include "api/e2b/data_plane_for_test.h"
 #include "api/e2b/gzip.h"
 #include "api/e2b/port_proxy.h"
+#include "api/e2b/signature.h"
 #include "api/e2b/wire.h"
 
 namespace caisson::api::e2b {
@@ -45,6 +46,19 @@ TEST_F(Files, ADownloadIsTheFile) {
   EXPECT_EQ(answer->headers.get("Content-Length"), "5");
   EXPECT_EQ(answer->headers.get("Content-Disposition"), "inline; filename=\"a\"");
   EXPECT_TRUE(answer->ended);
+}
+
+TEST_F(Files, ASignedUrlActsForItsUserWhateverTheHeadersSay) {
+  std::string signature = sign_file("a", FileAccess::kRead, "", "tok", std::nullopt);
+  for (std::size_t at = 0; (at = signature.find('+', at)) != std::string::npos;)
+    signature.replace(at, 1, "%2B");
+  play([](FakeSupervisor& at) { tell_file(at, "/home/user/a", "hello"); });
+  // Of "root:".
+  FakeExchange exchange("GET", "/files?path=a&signature=" + signature,
+                        {{"Authorization", "Basic cm9vdDo="}});
+  run(loop_, plane_.serve(exchange, {"abc", kEnvdPort}));
+  EXPECT_EQ(exchange.status, 200);
+  EXPECT_EQ(exchange.answer, "hello");
 }
 
 TEST_F(Files, AnEmptyFileHasALengthToo) {
@@ -329,6 +343,48 @@ TEST_F(Ports, WhatIsNoHttpIsNotPassedOn) {
   EXPECT_EQ(ask("GET", "/", {}, "", 8080)->status, 502);
 }
 
+TEST_F(Ports, InterimAnswersAreLeftOutUpToABound) {
+  for (const int count : {16, 17}) {
+    play([&](FakeSupervisor& at) {
+      const proto::Frame open = tell_connected(at);
+      take_head(at);
+      for (int i = 0; i < count; ++i) at.out(open.header.stream, "HTTP/1.1 103 Early\r\n\r\n");
+      at.out(open.header.stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+      close(at, open);
+    });
+    EXPECT_EQ(ask("GET", "/", {}, "", 8080)->status, count == 16 ? 200 : 502);
+  }
+}
+
+TEST_F(Ports, SmallChunksOfOneMessageAreOneWrite) {
+  play([](FakeSupervisor& at) {
+    const proto::Frame open = tell_connected(at);
+    take_head(at);
+    at.out(open.header.stream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    at.out(open.header.stream, "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n");
+    close(at, open);
+  });
+  EXPECT_EQ(ask("GET", "/", {}, "", 8080)->writes, std::vector<std::string>{"abc"});
+}
+
+TEST_F(Ports, ABodyThatBreaksOffIsTheClientsFault) {
+  play([](FakeSupervisor& at) {
+    tell_connected(at);
+    while (at.next().header.type != FrameType::kClose) continue;
+  });
+  FakeExchange exchange("POST", "/", {}, "hello");
+  exchange.read_error = Error::invalid("a chunk without a size");
+  run(loop_, plane_.serve(exchange, {"abc", 8080}));
+  EXPECT_EQ(exchange.status, 400);
+  EXPECT_EQ(exchange.answer,
+            R"({"sandboxId":"abc","message":"The request's body: a chunk without a size",)"
+            R"("port":8080,"code":400})");
+}
+
+TEST_F(Ports, TunnelsAreNotMade) {
+  EXPECT_EQ(ask("CONNECT", "/", {}, "", 8080)->status, 405);
+}
+
 TEST_F(Ports, AnAnswerThatIsCutOffStaysSo) {
   play([](FakeSupervisor& at) {
     const proto::Frame open = tell_connected(at);
@@ -373,6 +429,25 @@ TEST(ForwardedHead, IsOneMeaningAndTellsWhereItCameFrom) {
   EXPECT_EQ(sent.get("Connection"), "close");
   EXPECT_FALSE(sent.has("X-Hop"));
   EXPECT_FALSE(sent.has("E2b-Traffic-Access-Token"));
+}
+
+TEST(ForwardedHead, AnAbsoluteTargetIsPassedOnInOriginForm) {
+  const auto sent = [](std::string_view target) {
+    http::RequestHead head;
+    head.target = target;
+    return forwarded_head(head, 8080, "", {"10.0.0.1:5000", false}).target;
+  };
+  EXPECT_EQ(sent("http://8080-abc.example.com/a?b=c"), "/a?b=c");
+  EXPECT_EQ(sent("http://example.com"), "/");
+  EXPECT_EQ(sent("http://example.com?b"), "/?b");
+  EXPECT_EQ(sent("/a?u=http://example.com/y"), "/a?u=http://example.com/y");
+  EXPECT_EQ(sent("*"), "*");
+}
+
+TEST(ForwardedHead, ARequestWithoutAHostGetsOne) {
+  const http::Headers sent = forwarded_head({}, 8080, "", {"10.0.0.1:5000", false}).headers;
+  EXPECT_EQ(sent.get("Host"), "localhost:8080");
+  EXPECT_FALSE(sent.has("X-Forwarded-Host"));
 }
 
 TEST(ForwardedHead, AnUpgradeIsPassedOn) {

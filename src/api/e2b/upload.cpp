@@ -187,8 +187,6 @@ io::Async<Status> take_upload(const Request& request, Upload& upload) {
 }  // namespace
 
 io::Async<Status> upload_files(const Request& request) {
-  CO_TRY_ASSIGN(const Allowed allowed, co_await check_claim(request, FileAccess::kWrite));
-  if (allowed == Allowed::kAnswered) co_return Status();
   auto metadata = metadata_headers(request.exchange.request().headers);
   if (!metadata.has_value())
     co_return co_await answer_error(request.exchange, 400, metadata.error().message());

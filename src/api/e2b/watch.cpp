@@ -222,6 +222,7 @@ std::string Watchers::add(Watcher watcher) {
 }
 
 std::shared_ptr<Watcher> Watchers::find(const fleet::Served& sandbox, std::string_view id) {
+  forget_ended();
   const auto found = all_.find(id);
   if (found == all_.end() || found->second->sandbox.lock().get() != &sandbox) return nullptr;
   return found->second;
