@@ -29,7 +29,7 @@ struct Limits {
   std::chrono::milliseconds body_time = std::chrono::seconds(60);
   // In which the client takes nothing; else the connection ends.
   std::chrono::milliseconds write_time = std::chrono::seconds(60);
-  std::size_t connections = 12000;  // at once; the oldest idle one makes room, else 503
+  std::size_t connections = 12000;  // at once; one without a request makes room, else 503
 };
 
 // One request and its answer. Owned by the server, borrowed by the handler while it runs.
@@ -101,8 +101,8 @@ class Server {
   // Serves one listener until drain() or the listener's end. `secure`: for Exchange::secure().
   enum class Transport : std::uint8_t { kPlain, kTls };
   void serve(std::unique_ptr<io::Listener> listener, Transport transport = Transport::kPlain);
-  // No more connections, none is kept alive; returns when every request has ended or at the time,
-  // when what is left is cut off.
+  // No more connections, none is kept alive; returns when every request whose head has come has
+  // ended, or at the time, when what is left is cut off.
   io::Async<void> drain(io::Clock::time_point until);
 
   struct Counts {

@@ -270,6 +270,23 @@ TEST_F(ServerTest, TheOldestIdleConnectionMakesRoom) {
   io::run_on(loop_, body);
 }
 
+TEST_F(ServerTest, APartOfAHeadMakesRoomToo) {
+  limits_.connections = 1;
+  start();
+  auto body = [&]() -> Async<void> {
+    const auto slow = co_await connect();
+    // What is behind the first request is read together with it.
+    co_await io::send(*slow, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTT");
+    co_await read_until(*slow, "GET /1 ");
+    const std::string other =
+        co_await talk("GET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    EXPECT_THAT(other, EndsWith("GET /3 "));
+    const std::string nothing = co_await io::read_to_end(*slow);
+    EXPECT_EQ(nothing, "");
+  };
+  io::run_on(loop_, body);
+}
+
 TEST_F(ServerTest, WithoutAnIdleConnectionToCloseItAnswers503) {
   limits_.connections = 1;
   io::Event arrived(loop_), go_on(loop_);

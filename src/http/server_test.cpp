@@ -30,6 +30,22 @@ TEST_F(ServerTest, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(server_->counts().requests_total, 3U);
 }
 
+TEST_F(ServerTest, SmallChunksAreOnePieceAndAFaultBehindThemIsTold) {
+  on("/", [](Exchange& exchange) -> Async<void> {
+    std::string seen;
+    for (;;) {
+      const auto piece = co_await exchange.read_some(3);
+      if (!piece.has_value()) seen += "(" + piece.error().message() + ")";
+      if (!piece.has_value() || piece->empty()) break;
+      seen += *piece + "|";
+    }
+    co_await exchange.respond(text_head(), seen);
+  });
+  const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  EXPECT_THAT(answer_to(head + "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\nnonsense"),
+              EndsWith("\r\n\r\nabc|d|(a chunk without a size)"));
+}
+
 TEST_F(ServerTest, ToHttp10TheConnectionStaysOnlyIfAsked) {
   EXPECT_THAT(answer_to("GET /a HTTP/1.0\r\n\r\n"), HasSubstr("\r\nConnection: close\r\n"));
 }
