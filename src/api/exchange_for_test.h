@@ -45,7 +45,7 @@ inline void run(io::Async<void> task) {
   run(loop, std::move(task));
 }
 
-class FakeExchange final : public http::Exchange {
+class FakeExchange : public http::Exchange {
  public:
   FakeExchange(std::string_view method, std::string_view target, http::Headers headers = {},
                std::string body = "") {

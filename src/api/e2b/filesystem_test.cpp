@@ -206,6 +206,17 @@ TEST_F(Filesystem, AWatcherKeepsEventsUntilTheyAreAskedFor) {
   EXPECT_EQ(call("/filesystem.Filesystem/RemoveWatcher", named)->status, 404);
 }
 
+TEST_F(Filesystem, WatchersOfAnEndedSandboxAreForgottenWhenOneIsLookedFor) {
+  Watchers watchers;
+  Watcher watcher;
+  watcher.sandbox = sandbox_;
+  const std::string id = watchers.add(std::move(watcher));
+  EXPECT_NE(watchers.find(*sandbox_, id), nullptr);
+  sandbox_->has_ended = true;
+  EXPECT_EQ(watchers.find(*sandbox_, "another"), nullptr);
+  EXPECT_EQ(watchers.size(), 0u);
+}
+
 TEST_F(Filesystem, WatchersOfASandboxAreCountedAndGoWithIt) {
   Watchers watchers;
   for (std::size_t i = 0; i < Watchers::kMostEach; ++i) {

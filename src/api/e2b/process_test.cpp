@@ -268,6 +268,19 @@ TEST_F(Processes, ClosedInputTakesNothing) {
   EXPECT_EQ(call("/process.Process/CloseStdin", R"({"process":{"pid":7}})")->answer, "{}");
 }
 
+TEST_F(Processes, InputThatIsNotTakenInTimeIsNoSuccess) {
+  play([](FakeSupervisor& at) {
+    tell_list(at, {});
+    tell_joined(at);
+    while (at.next().header.type != FrameType::kClose) continue;
+  });
+  const std::string input(1 << 20, 'A');
+  const auto answer = call("/process.Process/SendInput",
+                           R"({"process":{"pid":7},"input":{"stdin":")" + input + R"("}})",
+                           {{"Connect-Timeout-Ms", "50"}});
+  EXPECT_EQ(*answer->answer_json().find("code")->as_string(), "deadline_exceeded");
+}
+
 TEST_F(Processes, ClosingStdinIsAFinish) {
   bool finished = false;
   play([&](FakeSupervisor& at) {

@@ -439,7 +439,7 @@ TEST(ForwardedHead, AnAbsoluteTargetIsPassedOnInOriginForm) {
   };
   EXPECT_EQ(sent("http://8080-abc.example.com/a?b=c"), "/a?b=c");
   EXPECT_EQ(sent("http://example.com"), "/");
-  EXPECT_EQ(sent("http://example.com?b"), "/?b");
+  EXPECT_EQ(sent(std::string("http://127.0.0.1") + "?b"), "/?b");
   EXPECT_EQ(sent("/a?u=http://example.com/y"), "/a?u=http://example.com/y");
   EXPECT_EQ(sent("*"), "*");
 }
