@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "fleet/page_token.h"
@@ -136,7 +137,7 @@ void LocalFleet::State::forget(const LocalSandbox& ended) {
       co_await self->loop.in_pool(std::move(end));
     }
     // A record that stays is found to be nobody's when the server starts again.
-    static_cast<void>(co_await self->records->remove(std::move(gone)));
+    std::ignore = co_await self->records->remove(std::move(gone));
   };
   if (!closed) loop.spawn(remove(shared_from_this(), id, to_end));
 }
@@ -149,7 +150,7 @@ io::Async<Status> LocalFleet::State::save(std::string id) {
   record.view = sandbox->view();
   const auto put = co_await records->put(std::move(record));
   // Its removal may have been asked for before this was written.
-  if (sandbox->ended()) static_cast<void>(co_await records->remove(id));
+  if (sandbox->ended()) std::ignore = co_await records->remove(id);
   co_return put;
 }
 
@@ -289,7 +290,7 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     auto client = co_await state->reach(record.host_id);
     if (!client.has_value()) {
       ++adopted.lost;
-      static_cast<void>(co_await state->records->remove(id));
+      std::ignore = co_await state->records->remove(id);
       continue;
     }
     state->fill_tokens(record);

@@ -1,6 +1,7 @@
 #include "fleet/local_sandbox.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/proto.h"
@@ -124,8 +125,8 @@ io::Async<Status> LocalSandbox::thaw(WallClock::time_point end) {
   auto thawed = co_await client_->request(ControlOperation::kThaw, {});
   if (!thawed.has_value()) {
     // It stays paused, and does not end for having been asked to go on.
-    static_cast<void>(
-        co_await client_->request(ControlOperation::kSetDeadline, deadline(kLongestPause)));
+    std::ignore =
+        co_await client_->request(ControlOperation::kSetDeadline, deadline(kLongestPause));
     co_return fail(std::move(thawed).error());
   }
   view_.state = State::kRunning;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <tuple>
 #include <utility>
 
 namespace caisson::fleet {
@@ -104,8 +105,7 @@ io::Async<void> Pool::State::renew(std::shared_ptr<State> self) {
         auto ask = [](std::shared_ptr<BoxClient> client) -> io::Async<void> {
           proto::Fields fields;
           fields.put_u64(proto::Tag::kTimeLimitMs, std::chrono::milliseconds(kUnclaimed).count());
-          static_cast<void>(
-              co_await client->request(proto::ControlOperation::kSetDeadline, fields));
+          std::ignore = co_await client->request(proto::ControlOperation::kSetDeadline, fields);
         };
         self->loop.spawn(ask(one.client));
       }
