@@ -147,7 +147,8 @@ TEST_F(V1Test, ACommandEndsWithItsClient) {
         fake.hello();
         const proto::Frame open = fake.next(FrameType::kOpen);
         fake.out(open.header.stream, "one");
-        fake.out(open.header.stream, "two");
+        // On another channel, so that it is another piece.
+        fake.out(open.header.stream, "two", proto::Channel::kErr);
         EXPECT_EQ(fake.next(FrameType::kClose).header.stream, open.header.stream);
       },
       R"({"command":["yes"]})", 1);
