@@ -45,7 +45,7 @@ Value data_message(Terminal terminal, BoxStream::Message message) {
 class Reading {
  public:
   Reading(const Request& request, RpcAnswer& answer, Terminal terminal)
-      : request_(request), answer_(answer), terminal_(terminal), ping_(ping_interval(request)) {}
+      : answer_(answer), terminal_(terminal), ping_(ping_interval(request)) {}
 
   // `until`: when it is over in any case. nullopt: then; else the payload of the stream's CLOSE.
   io::Async<Result<std::optional<std::string>>> run(BoxStream& stream,
@@ -55,7 +55,6 @@ class Reading {
  private:
   io::Async<Status> pass_event(std::string_view payload);
 
-  const Request& request_;
   RpcAnswer& answer_;
   Terminal terminal_;
   std::chrono::seconds ping_;
