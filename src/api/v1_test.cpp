@@ -147,6 +147,8 @@ TEST_F(V1Test, ACommandEndsWithItsClient) {
         fake.hello();
         const proto::Frame open = fake.next(FrameType::kOpen);
         fake.out(open.header.stream, "one");
+        // Both would be one message where they come together.
+        fake.next(FrameType::kControl);
         fake.out(open.header.stream, "two");
         EXPECT_EQ(fake.next(FrameType::kClose).header.stream, open.header.stream);
       },
