@@ -7,6 +7,9 @@ namespace caisson::api::e2b {
 namespace {
 
 Status append_segments(std::vector<std::string_view>& segments, std::string_view path) {
+  if (path.find('\0') != std::string_view::npos) {
+    return fail(Error::invalid("a path has no zero bytes"));
+  }
   while (!path.empty()) {
     const std::size_t slash = path.find('/');
     const std::string_view segment = path.substr(0, slash);
@@ -33,9 +36,6 @@ bool needs_home(std::string_view given, std::string_view workdir) {
 }
 
 Result<std::string> resolve_path(std::string_view given, const PathBase& base) {
-  if (given.find('\0') != std::string_view::npos) {
-    return fail(Error::invalid("a path has no zero bytes"));
-  }
   std::vector<std::string_view> segments;
   if (given.starts_with('~')) {
     if (given.size() > 1 && given[1] != '/') {
