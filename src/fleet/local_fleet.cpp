@@ -313,6 +313,10 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
 
 io::Async<Result<std::shared_ptr<Served>>> LocalFleet::create(std::string team, NewSandbox wanted) {
   const auto state = state_;
+  // Rather than made and then paused in another way than was asked for.
+  if (wanted.on_timeout == NewSandbox::OnTimeout::kPause && wanted.on_timeout_keeps == Keep::kFiles)
+    co_return fail(
+        Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
   if (auto allowed = state->check(team, wanted.timeout); !allowed.has_value())
     co_return fail(std::move(allowed).error());
   ++state->creating[team];

@@ -263,6 +263,24 @@ TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
   });
 }
 
+TEST_F(LocalFleetTest, AWeakerPauseThanWasAskedForIsRefused) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    wanted.on_timeout_keeps = Keep::kFiles;
+    const auto refused = co_await fleet.create("team", wanted);
+    EXPECT_EQ(refused.error().code(), Code::kUnimplemented);
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kFiles);
+    EXPECT_EQ(paused.error().code(), Code::kUnimplemented);
+    const auto memory = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(memory.has_value());
+    const auto reboot = co_await fleet.connect("team", id, seconds(5), Resume::kReboot);
+    EXPECT_EQ(reboot.error().code(), Code::kUnimplemented);
+  });
+}
+
 TEST_F(LocalFleetTest, PauseAndResume) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     NewSandbox wanted = kBase;

@@ -10,7 +10,7 @@ import threading
 import time
 
 import suite
-from suite import check_index
+from suite import check_index, harness
 
 ATTEMPTS = {}
 
@@ -64,7 +64,11 @@ class Case:
         return self.caisson("exec", name, "--", "/bin/sh", "-c", script)
 
     def end(self, name):
+        """Ends it, and waits until it is gone, which caisson kill does not."""
         self.caisson("kill", name)
+        folder = pathlib.Path(self.caller.env["CAISSON_RUN_DIR"]) / "sandboxes" / name
+        if not harness.wait_until(lambda: not folder.exists(), 10):
+            raise AssertionError(f"sandbox {name} is not gone 10 s after its kill")
 
     def leaks(self, *places):
         """Raises Escaped where the secret is below one of the places, or a link there leads out of it."""
