@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What the server costs: a sandbox with its first command, bursts, many at once, and their memory.
 
-    ./dev bench serve [--parts one,burst,live] [--rounds N] [--quick] [--no-write] [--serve-arg ARG]…
+    ./dev bench serve [--parts one,burst,live] [--pool N] [--rounds N] [--quick] [--no-write] [--serve-arg ARG]…
 
 one: create, first command (`true`, by a login shell, as the SDKs start it) and kill, one after another, by
-a raw client and by E2B's SDK. burst: 100 creates at the same time, several times. live: 500 sandboxes that
+a raw client and by E2B's SDK. burst: 100 creates at the same time, several times. Both without a pool and
+with one of N sandboxes that the server makes ahead, full when a measurement begins. live: 500 sandboxes that
 run, what a create costs then, and the memory of each: the proportional share of its processes, and what the
 kernel has besides (the fall of MemAvailable, and slab). Figures go to docs/benchmarks.md, between the serve
 markers, and to build/bench/serve.json.
@@ -19,6 +20,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,6 +28,7 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bench"))
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
+import harness  # noqa: E402
 import node  # noqa: E402
 import process_tree  # noqa: E402
 import run as frame  # noqa: E402
@@ -37,19 +40,27 @@ BEGIN, END = "<!-- serve figures: begin -->", "<!-- serve figures: end -->"
 PARTS = ("one", "burst", "live")
 SDK_FOLDER, SDK = ROOT / "tests" / "sdk", "e2b-2.51"
 TEMPLATE, LIFETIME = "base", 900
+POOLED = ("one", "burst")  # parts that are measured with a pool too
+FILL_SECONDS = 120
 SETTLE_SECONDS = 2  # for what ends a moment after its answer
 
 
 class Lab:
     """A server, and how to call it."""
 
-    def __init__(self, server, options):
-        self.server, self.options = server, options
+    def __init__(self, server, options, pool=0):
+        self.server, self.options, self.pool = server, options, pool
         address = urlsplit(server.address["url"])
         self.where = (address.hostname, address.port, server.key)
 
     def client(self):
         return Client(*self.where)
+
+    def settle(self):
+        """Waits until what was killed is gone, and the pool full."""
+        time.sleep(SETTLE_SECONDS)
+        if not harness.wait_until(lambda: len(self.server.sandboxes()) >= self.pool, FILL_SECONDS):
+            raise frame.BenchError(f"the pool of {self.pool} was not full after {FILL_SECONDS} s")
 
 
 async def create_and_run(client):
@@ -160,7 +171,7 @@ def burst(lab):
         figures, sandboxes = asyncio.run(many(lab, lab.options.burst, lab.options.burst))
         took = round((time.monotonic() - began) * 1e6)
         asyncio.run(kill_all(lab, sandboxes))
-        time.sleep(SETTLE_SECONDS)
+        lab.settle()
         found.append({"create": [made for made, _ in figures], "create and first command": [first for _, first in figures], "all": took})
     return {"bursts": found, "size": lab.options.burst}
 
@@ -231,9 +242,10 @@ def report(result):
     lines += frame.header("host", "") + [frame.row(key, value) for key, value in result["host"].items()]
     if result["arguments"]:
         lines += ["", f"The server was started with `{' '.join(result['arguments'])}`."]
-    for part, figures in result["parts"].items():
+    for name, figures in result["parts"].items():
+        part, _, pool = name.partition(" ")
         title, table = TABLES[part]
-        lines += ["", f"### {title}"]
+        lines += ["", f"### {title}{f', {pool} made ahead' if pool else ''}"]
         lines += table(figures) if "missing" not in figures else ["", f"Not measured: {figures['missing']}"]
     return "\n".join(lines).rstrip() + "\n\n"
 
@@ -242,6 +254,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--pool", type=int, default=100, help="sandboxes that the server makes ahead; 0: measure without alone")
     parser.add_argument("--burst", type=int, default=100, help="how many at the same time")
     parser.add_argument("--bursts", type=int, default=5)
     parser.add_argument("--live", type=int, default=500)
@@ -256,8 +269,8 @@ def parse(arguments):
         if part not in PARTS:
             parser.error(f"no part '{part}'; there are {', '.join(PARTS)}")
     if options.quick:
-        options.rounds, options.bursts, options.burst, options.live = 10, 1, 20, 20
-    if min(options.rounds, options.burst, options.bursts, options.live) < 1:
+        options.rounds, options.bursts, options.burst, options.live, options.pool = 10, 1, 20, 20, min(options.pool, 20)
+    if options.pool < 0 or min(options.rounds, options.burst, options.bursts, options.live) < 1:
         parser.error("counts must be positive")
     return options
 
@@ -268,13 +281,20 @@ def measure(options, start=serve_lab.fresh):
     if remark:
         print(f"bench: {remark}", file=sys.stderr)
     parts = {}
-    for part in options.parts:
+    for part, pool in [(part, pool) for part in options.parts for pool in ((0, options.pool) if part in POOLED and options.pool else (0,))]:
+        name = f"{part} {pool}" if pool else part
         try:
-            with start(arguments=options.serve_arg) as server:
-                parts[part] = globals()[part](Lab(server, options))
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+                config.write(f"pool: {{{TEMPLATE}: {pool}}}\n")
+                config.flush()
+                os.chmod(config.name, 0o644)
+                with start(arguments=[*(["--config", config.name] if pool else []), *options.serve_arg]) as server:
+                    lab = Lab(server, options, pool)
+                    lab.settle()
+                    parts[name] = globals()[part](lab)
         except (frame.BenchError, WireError, serve_lab.ServerError, OSError, asyncio.IncompleteReadError) as error:
-            print(f"bench: {part}: {error}", file=sys.stderr)
-            parts[part] = {"missing": str(error)}
+            print(f"bench: {name}: {error}", file=sys.stderr)
+            parts[name] = {"missing": str(error)}
     frame.show("")
     machine["load after"] = f"{os.getloadavg()[0]:.2f}"
     result = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "remark": remark, "host": machine, "arguments": options.serve_arg, "parts": parts}

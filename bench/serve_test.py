@@ -101,7 +101,7 @@ AFTER = {"server": 2048, "sandboxes": 20480, "processes": 30, "MemAvailable": -4
 class Report(unittest.TestCase):
     def test_each_part_has_its_table_or_its_reason(self):
         parts = {"one": {"times_us": {"raw client": FIGURES}, "missing_sdk": "no npm"},
-                 "burst": {"size": 3, "bursts": [{"create": [1000], "create and first command": [9000], "all": 12000}]},
+                 "burst 7": {"size": 3, "bursts": [{"create": [1000], "create and first command": [9000], "all": 12000}]},
                  "live": {"count": 10, "before": BEFORE, "after": AFTER, "times_us": {"with 10 live": FIGURES}}}
         text = serve.report({"date": "2026-01-01", "remark": "", "host": {"kernel": "6.1"}, "arguments": ["--x"], "parts": parts})
         self.assertIn("| create and first command, raw client | 6.00 ms | 7.00 ms | 7.00 ms | 7.00 ms |", text)
@@ -110,6 +110,7 @@ class Report(unittest.TestCase):
         self.assertIn("| its processes (PSS) | 2048 KiB in 3.0 processes |", text)
         self.assertIn("| all, by the fall of MemAvailable | 4096 KiB |", text)
         self.assertIn("started with `--x`", text)
+        self.assertIn("### Many at the same time, 7 made ahead", text)
 
     def test_the_document_has_its_markers(self):
         document = (serve.ROOT / "docs" / "benchmarks.md").read_text()
@@ -124,9 +125,9 @@ class Whole(unittest.TestCase):
             yield
 
         with tempfile.TemporaryDirectory() as folder, mock.patch("sys.stderr", io.StringIO()):
-            options = serve.parse(["--parts", "one", "--json", f"{folder}/made/serve.json"])
+            options = serve.parse(["--parts", "one", "--pool", "3", "--json", f"{folder}/made/serve.json"])
             result = serve.measure(options, start=none)
-            self.assertIn("Not measured: there is no server", serve.report(result))
+            self.assertEqual(serve.report(result).count("Not measured: there is no server"), 2)
             self.assertEqual(json.loads((Path(folder) / "made" / "serve.json").read_text())["parts"], result["parts"])
 
     def test_wrong_options(self):
