@@ -18,7 +18,9 @@ constexpr std::size_t kFirstRoom = 1024;
 constexpr std::size_t kHeadRoom = 4096;
 // How much is read ahead at most to see whether the client has gone.
 constexpr std::size_t kMostAhead = 16 * 1024;
-constexpr std::size_t kMostLingering = 64 * 1024;
+// An upload is under way while its refusal is: many clients read an answer only when they have sent
+// all.
+constexpr std::size_t kMostLingering = 16u << 20;
 constexpr std::chrono::seconds kLingerTime{2};
 
 }  // namespace
