@@ -401,6 +401,15 @@ io::Async<Status> BoxStream::write(std::string bytes) {
   co_return Status{};
 }
 
+io::Async<Status> BoxStream::taken() {
+  const std::shared_ptr<State> state = state_;
+  while (state->credit.may_send() < proto::kInitialCredit) {
+    if (state->closed) co_return fail(Error::precondition("not all of the bytes were taken"));
+    co_await state->writable.wait();
+  }
+  co_return Status{};
+}
+
 void BoxStream::finish() {
   if (state_->client == nullptr || std::exchange(state_->finished, true)) return;
   state_->client->send(state_->number, FrameType::kFinish, static_cast<std::uint8_t>(Channel::kIn),

@@ -45,6 +45,9 @@ class BoxStream {
   // Sends on channel 0 as the credit allows; returns when all is handed on. Error: the stream has
   // ended (failed_precondition), the sandbox has gone (unavailable).
   io::Async<Status> write(std::string bytes);
+  // Waits until all that was written has been granted again: the supervisor has passed it on, and
+  // nothing can drop it any more. Error: the stream ended before.
+  io::Async<Status> taken();
   // No more comes on channel 0.
   void finish();
   void control(const proto::Fields& fields);

@@ -167,6 +167,31 @@ TEST(BoxClient, AnUploadWaitsForCreditAndASignalDoesNot) {
   });
 }
 
+TEST(BoxClient, WhatWasWrittenIsTakenWhenItIsGrantedAgain) {
+  const auto script = [](FakeSupervisor& fake) {
+    fake.hello();
+    const std::uint32_t stream = fake.next(FrameType::kOpen).header.stream;
+    EXPECT_EQ(fake.next(FrameType::kData).payload, "12345");
+    fake.send(stream, FrameType::kCredit, 0, box::credit_payload(2));
+    fake.send(stream, FrameType::kCredit, 0, box::credit_payload(3));
+    EXPECT_EQ(fake.next(FrameType::kData).payload, "more");
+    fake.send(stream, FrameType::kCredit, 0, box::credit_payload(3));
+    fake.close(stream, FakeSupervisor::exited(0));
+    fake.next();
+  };
+  with_client(script, [](Connected client) -> io::Async<void> {
+    auto stream = (*client)->open(Kind::kExec, command());
+    auto written = co_await (*stream)->write("12345");
+    EXPECT_TRUE(written.has_value());
+    auto taken = co_await (*stream)->taken();
+    EXPECT_TRUE(taken.has_value());
+    written = co_await (*stream)->write("more");
+    EXPECT_TRUE(written.has_value());
+    taken = co_await (*stream)->taken();
+    EXPECT_FALSE(taken.has_value());
+  });
+}
+
 TEST(BoxClient, ADroppedStreamIsClosed) {
   const auto script = [](FakeSupervisor& fake) {
     fake.hello();

@@ -16,6 +16,7 @@
 #include "api/exchange_for_test.h"
 #include "api/fleet_for_test.h"
 #include "base/proto.h"
+#include "box/connection.h"
 #include "box/fake_supervisor.h"
 #include "http/connect.h"
 #include "io/stream.h"
@@ -135,7 +136,11 @@ class DataPlaneTest : public ::testing::Test {
     std::string bytes;
     for (;;) {
       const proto::Frame frame = at.next();
-      if (frame.header.type == FrameType::kData) bytes += frame.payload;
+      if (frame.header.type == FrameType::kData) {
+        bytes += frame.payload;
+        const auto size = static_cast<std::uint32_t>(frame.payload.size());
+        at.send(frame.header.stream, FrameType::kCredit, 0, box::credit_payload(size));
+      }
       if (frame.header.type == FrameType::kFinish || frame.header.type == FrameType::kClose)
         return bytes;
     }

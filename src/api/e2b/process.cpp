@@ -52,6 +52,16 @@ io::Async<Result<Value>> send_signal(const Request& request, const Value& messag
 }
 
 // Gives bytes to a process by a stream that follows it.
+// Why the supervisor ended a stream that took input.
+io::Async<Status> reason_of_end(const Request& request, BoxStream& stream) {
+  for (;;) {
+    CO_TRY_ASSIGN(const BoxStream::Message message, co_await next_message(request, stream));
+    if (message.kind != BoxStream::Message::Kind::kClose) continue;
+    CO_TRY(status_of_close(message.bytes));
+    co_return fail(input_closed());
+  }
+}
+
 io::Async<Status> put_input(const Request& request, const Process& process, BoxStream& stream,
                             const Value& input) {
   const bool is_pty = process.label.terminal == Terminal::kPty;
@@ -66,13 +76,15 @@ io::Async<Status> put_input(const Request& request, const Process& process, BoxS
       fail(Error(Code::kDeadlineExceeded, "the process did not take its input in time"));
   auto write = [](BoxStream& to, std::string text, Status& into) -> io::Async<void> {
     into = co_await to.write(std::move(text));
+    // What the supervisor still holds when its stream ends may be too much for it.
+    if (into.has_value()) into = co_await to.taken();
   };
   // A command that does not read would hold this up for as long as it lives.
   co_await while_client_waits(request, write(stream, std::move(bytes), written));
   if (written.has_value()) co_return Status();
   const Code code = written.error().code();
-  if (code == Code::kFailedPrecondition || code == Code::kUnavailable)
-    co_return fail(input_closed());
+  if (code == Code::kFailedPrecondition) co_return co_await reason_of_end(request, stream);
+  if (code == Code::kUnavailable) co_return fail(input_closed());
   co_return written;
 }
 

@@ -281,6 +281,23 @@ TEST_F(Processes, InputThatIsNotTakenInTimeIsNoSuccess) {
   EXPECT_EQ(*answer->answer_json().find("code")->as_string(), "deadline_exceeded");
 }
 
+TEST_F(Processes, InputThatIsTooMuchSaysSo) {
+  play([](FakeSupervisor& at) {
+    tell_list(at, {});
+    tell_joined(at);
+    const proto::Frame data = at.next(FrameType::kData);
+    proto::Fields full;
+    full.put_error(Error::exhausted("the command does not read its input"));
+    at.send(data.header.stream, FrameType::kClose, 0, full.bytes());
+    at.next();
+  });
+  const auto answer =
+      call("/process.Process/SendInput", R"({"process":{"pid":7},"input":{"stdin":"aGk="}})");
+  EXPECT_EQ(answer->status, 429);
+  EXPECT_EQ(*answer->answer_json().find("message")->as_string(),
+            "the command does not read its input");
+}
+
 TEST_F(Processes, ClosingStdinIsAFinish) {
   bool finished = false;
   play([&](FakeSupervisor& at) {
