@@ -37,7 +37,7 @@ git init -q --bare served.git; git init -q work; cd work
 git -c user.name=n -c user.email=n@example.com commit -q --allow-empty -m first
 git push -q ../served.git HEAD:refs/heads/main; cd ..
 git daemon --base-path=. --export-all --listen=127.0.0.1 --port=9418 --reuseaddr --detach --pid-file=pid
-while ! git ls-remote git://127.0.0.1/served.git; do kill -0 "$(cat pid)"; sleep 0.05; done 2>/dev/null
+while ! git ls-remote git://127.0.0.1/served.git; do [ ! -s pid ] || kill -0 "$(cat pid)"; sleep 0.05; done 2>/dev/null
 git clone -q --branch main git://127.0.0.1/served.git cloned; git -C cloned log --format=%s; kill "$(cat pid)"
 """)
         self.assertEqual(out.splitlines()[-1], "first", out)
