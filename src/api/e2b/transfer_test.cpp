@@ -179,6 +179,7 @@ TEST_F(Files, AnUploadInPartsAnswersWithTheFilesAlone) {
                           "Content-Disposition: form-data; name=\"other\"\r\n\r\nx\r\n--b\r\n"
                           "Content-Disposition: form-data; name=\"file\"; "
                           "filename=\"/b/c\"\r\n\r\ntwo\r\n--b--\r\n");
+  finish_script();
   EXPECT_EQ(answer->status, 200);
   EXPECT_EQ(answer->answer, R"([{"path":"/home/user/a","name":"a","type":"file"},)"
                             R"({"path":"/b/c","name":"c","type":"file"}])");
@@ -200,6 +201,7 @@ TEST_F(Files, APlainUploadWithMetadataAndGzip) {
                            {"Content-Encoding", "gzip"},
                            {"X-Metadata-Author", "me"}},
                           body);
+  finish_script();
   EXPECT_EQ(answer->answer,
             R"([{"path":"/a","name":"a","type":"file","metadata":{"author":"me"}}])");
   EXPECT_EQ(taken, "hello");
@@ -314,6 +316,7 @@ TEST_F(Ports, ARequestIsPassedThrough) {
     close(at, open);
   });
   const auto answer = ask("GET", "/a?b=c", {{"Host", "8080-abc.example.com"}}, "", 8080);
+  finish_script();
   EXPECT_EQ(answer->status, 201);
   EXPECT_EQ(answer->answer, "hello");
   EXPECT_EQ(answer->headers.get("X-A"), "b");
@@ -345,7 +348,7 @@ TEST_F(Ports, WhatIsNoHttpIsNotPassedOn) {
 
 TEST_F(Ports, InterimAnswersAreLeftOutUpToABound) {
   for (const int count : {16, 17}) {
-    play([&](FakeSupervisor& at) {
+    play([count](FakeSupervisor& at) {
       const proto::Frame open = tell_connected(at);
       take_head(at);
       for (int i = 0; i < count; ++i) at.out(open.header.stream, "HTTP/1.1 103 Early\r\n\r\n");
