@@ -1,5 +1,9 @@
 #include "api/e2b/not_here.h"
 
+#include <string>
+
+#include "api/sandbox_fields.h"
+
 namespace caisson::api::e2b {
 namespace {
 
@@ -9,6 +13,12 @@ io::Async<Result<Answer>> refuse(const char* sentence) {
 
 io::Async<Result<Answer>> snapshots(Call&) {
   return refuse("this server takes no snapshots of sandboxes and makes no forks of them");
+}
+// A sandbox that is not there is said so first: clients tell the two apart.
+io::Async<Result<Answer>> snapshot_of(Call& call) {
+  const std::string& id = call.parameter(0);
+  if (call.backend.fleet.find(call.team, id) == nullptr) co_return fail(no_such_sandbox(id));
+  co_return co_await snapshots(call);
 }
 io::Async<Result<Answer>> builds(Call&) {
   return refuse(
@@ -30,8 +40,8 @@ io::Async<Result<Answer>> teams(Call&) {
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/sandboxes/{sandboxID}/fork", snapshots},
-    {"POST", "/sandboxes/{sandboxID}/snapshots", snapshots},
+    {"POST", "/sandboxes/{sandboxID}/fork", snapshot_of},
+    {"POST", "/sandboxes/{sandboxID}/snapshots", snapshot_of},
     {"GET", "/snapshots", snapshots},
     {"GET", "/sandboxes/{sandboxID}/logs", logs},
     {"GET", "/v2/sandboxes/{sandboxID}/logs", logs},
