@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""What a server that dies or is stopped leaves, and what the next one finds: sandboxes, their running
+commands, deadlines and states. By E2B's wire as it is, without an SDK."""
+import json
+import pathlib
+import signal
+import struct
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import harness  # noqa: E402
+import serve_lab  # noqa: E402
+
+TAG = "long one"
+
+
+class Restart(unittest.TestCase):
+    def setUp(self):
+        context = serve_lab.fresh(arguments=("--max-sandboxes", "20"))
+        self.server = context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+
+    def ask(self, method, path, body=None, sandbox=None):
+        """(status, answer)"""
+        headers = {"X-API-KEY": self.server.key, "Content-Type": "application/json"}
+        if sandbox:
+            headers |= {"E2b-Sandbox-Id": sandbox["sandboxID"], "X-Access-Token": sandbox["envdAccessToken"]}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.server.address["url"] + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def create(self, **values):
+        status, sandbox = self.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300, **values})
+        self.assertEqual(status, 201, sandbox)
+        return sandbox
+
+    def start(self, sandbox, command):
+        """Starts a command and goes away as soon as it runs; its pid inside."""
+        message = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", command]}, "tag": TAG}).encode()
+        headers = {"E2b-Sandbox-Id": sandbox["sandboxID"], "X-Access-Token": sandbox["envdAccessToken"],
+                   "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
+        request = urllib.request.Request(self.server.address["url"] + "/process.Process/Start",
+                                         b"\0" + struct.pack(">I", len(message)) + message, headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            length = struct.unpack(">xI", answer.read(5))[0]
+            return json.loads(answer.read(length))["event"]["start"]["pid"]
+
+    def listed(self):
+        return {found["sandboxID"]: found for found in self.ask("GET", "/v2/sandboxes")[1]}
+
+    def test_a_killed_servers_sandboxes_are_found_as_they_were(self):
+        running, paused, dead = self.create(metadata={"a": "b"}, envVars={"X": "secret"}), self.create(), self.create()
+        pid = self.start(running, "while sleep 0.1; do echo x >>/tmp/ticks; done")
+        self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/pause", {})[0], 204)
+        before = self.listed()
+
+        self.server.stop(signal.SIGKILL)
+        # What ends meanwhile is not there afterwards.
+        self.server.caller.caisson("kill", dead["sandboxID"], env={"CAISSON_RUN_DIR": str(self.server.run_folder)})
+        self.assertTrue(harness.wait_until(lambda: dead["sandboxID"] not in self.server.sandboxes(), 10))
+        self.server.start()
+
+        after = self.listed()
+        self.assertEqual(set(after), {running["sandboxID"], paused["sandboxID"]})
+        for name in after:
+            for field in ("state", "metadata", "startedAt"):
+                # Times are kept to the millisecond or better.
+                self.assertEqual(str(after[name][field])[:23], str(before[name][field])[:23], field)
+        self.assertEqual(after[running["sandboxID"]]["endAt"][:23], before[running["sandboxID"]]["endAt"][:23])
+
+        # The tokens are the same, the command runs on and is known by its pid and tag.
+        status, processes = self.ask("POST", "/process.Process/List", {}, running)
+        self.assertEqual(status, 200, processes)
+        self.assertEqual([(found["pid"], found["tag"]) for found in processes["processes"]], [(pid, TAG)])
+        ticks = len(self.ask("GET", "/files?path=/tmp/ticks", sandbox=running)[1])
+        self.assertTrue(harness.wait_until(
+            lambda: len(self.ask("GET", "/files?path=/tmp/ticks", sandbox=running)[1]) > ticks, 10))
+        self.assertEqual(self.ask("GET", "/envs", sandbox=running)[1]["X"], "secret")
+        self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/connect", {"timeout": 60})[0], 201)
+        self.assertEqual(self.ask("DELETE", f"/sandboxes/{running['sandboxID']}")[0], 204)
+        self.assertEqual(self.ask("GET", "/health", sandbox=running)[0], 502)
+
+    def test_a_deadline_is_kept_while_no_server_runs(self):
+        sandbox = self.create(timeout=3)
+        self.server.stop(signal.SIGKILL)
+        end = time.monotonic() + 20
+        while sandbox["sandboxID"] in self.server.sandboxes():
+            self.assertLess(time.monotonic(), end, "it outlived its deadline")
+            time.sleep(0.1)
+        self.server.start()
+        self.assertEqual(self.listed(), {})
+
+    def test_a_server_that_stops_leaves_what_clients_have_and_nothing_else(self):
+        self.server.stop()
+        config = self.server.caller.folder / "serve.yaml"
+        config.write_text("pool: {base: 3}\n")
+        self.server.arguments += ["--config", str(config)]
+        self.server.start()
+        self.assertTrue(harness.wait_until(lambda: len(self.server.sandboxes()) == 3, 20))
+        sandbox = self.create()
+        self.assertTrue(harness.wait_until(lambda: len(self.server.sandboxes()) == 4, 20))
+        self.assertEqual(self.server.stop(), 0)
+        self.assertTrue(harness.wait_until(lambda: self.server.sandboxes() == [sandbox["sandboxID"]], 10),
+                        self.server.sandboxes())
+
+    def test_a_second_server_of_the_same_folders_is_refused(self):
+        caller = self.server.caller
+        done = caller.caisson("serve", "--listen", "127.0.0.1:0", "--state-dir", caller.env["CAISSON_STATE_DIR"],
+                              "--run-dir", caller.env["CAISSON_RUN_DIR"])
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn(b"another server uses", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
