@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
 
 struct Pool::State : std::enable_shared_from_this<Pool::State> {
   State(io::Loop& owner, Sizes wanted, Make maker)
-      : loop(owner), sizes(std::move(wanted)), make(std::move(maker)) {}
+      : loop(owner), sizes(std::move(wanted)), make(std::move(maker)), made_one(owner) {}
 
   io::Loop& loop;
   const Sizes sizes;
@@ -31,6 +31,7 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   bool pausing = false;
   std::chrono::milliseconds pause = kFirstPause;
   Counts totals;
+  io::Event made_one;  // or failed to
 
   io::Async<Result<Ready>> prepare(Recipe recipe);
   // Starts what is missing and may be made now.
@@ -60,8 +61,13 @@ io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
   auto made = co_await self->prepare(recipe);
+  if (made.has_value() && self->closed) {
+    made->client->shutdown();
+    co_await made->client->wait_gone();
+  }
   --self->making;
   --self->under_way[recipe];
+  self->made_one.notify();
   if (!made.has_value()) {
     ++self->totals.failed_total;
     if (!self->pausing && !self->closed) {
@@ -71,11 +77,7 @@ io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe
     co_return;
   }
   self->pause = kFirstPause;
-  if (self->closed) {
-    made->client->shutdown();
-    co_await made->client->wait_gone();
-    co_return;
-  }
+  if (self->closed) co_return;
   const std::weak_ptr<State> weak = self;
   made->client->on_gone([weak, recipe] {
     // Not from within the connection that ends.
@@ -154,6 +156,8 @@ io::Async<void> Pool::close(io::Clock::duration time) {
   for (auto& [recipe, row] : all) {
     for (Ready& one : row) co_await one.client->wait_gone_until(until);
   }
+  // Those that are being made end as soon as they can.
+  while (state->making > 0 && io::Clock::now() < until) co_await state->made_one.wait_until(until);
 }
 
 io::Async<Result<Ready>> Pool::take(Recipe recipe) {

@@ -19,10 +19,17 @@ TAG = "long one"
 
 
 class Restart(unittest.TestCase):
-    def setUp(self):
-        context = serve_lab.fresh(arguments=("--max-sandboxes", "20"))
-        self.server = context.__enter__()
-        self.addCleanup(context.__exit__, None, None, None)
+    @classmethod
+    def setUpClass(cls):
+        context = serve_lab.fresh()
+        cls.server = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+
+    def tearDown(self):
+        self.server.stop()
+        self.server.arguments = []
+        self.assertEqual(self.server.end_sandboxes(), [])
+        self.server.start()
 
     def ask(self, method, path, body=None, sandbox=None):
         """(status, answer)"""
