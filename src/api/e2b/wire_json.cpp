@@ -1,5 +1,6 @@
 #include "api/e2b/wire_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -83,7 +84,10 @@ Result<Value> decode_map(const Value& value, const std::string& path) {
   for (const json::Member& member : *object) {
     if (member.value.as_string() == nullptr) return wrong(path + "." + member.key, "a string");
   }
-  return Value(*object);
+  // In the order of the binary form's: one message is one value, whichever form it came in.
+  Value::Object members = *object;
+  std::ranges::sort(members, {}, &json::Member::key);
+  return Value(std::move(members));
 }
 
 Result<Value> decode_one(const WireField& field, const Value& value, const std::string& path) {

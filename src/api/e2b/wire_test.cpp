@@ -164,6 +164,15 @@ TEST(WireBinary, MalformedBytesAreRefused) {
   EXPECT_EQ(binary(kStartRequest, "\x0a\x02\x18\x01"), "error: process.envs: a map is wanted");
 }
 
+TEST(WireMap, HasOneOrderWhicheverFormItCameIn) {
+  const Value from_json =
+      decode_message(kEntryInfo, Encoding::kJson, R"({"metadata":{"b":"2","a":"1"}})").value();
+  const std::string encoded = encode_message(kEntryInfo, Encoding::kBinary, from_json);
+  const Value again = decode_message(kEntryInfo, Encoding::kBinary, encoded).value();
+  EXPECT_EQ(json::serialize(from_json), R"({"metadata":{"a":"1","b":"2"}})");
+  EXPECT_EQ(json::serialize(again), json::serialize(from_json));
+}
+
 TEST(WireBinary, ManyValuesAreTakenQuicklyAndTooManyRefused) {
   std::string config;
   for (std::size_t i = 0; i < 90'000; ++i) config += std::string_view("\x12\x00", 2);
