@@ -197,6 +197,17 @@ Status check_wall(const policy::SpecValues& spec) {
                     "wall: this build has the namespace wall; allowed are auto and namespace"));
 }
 
+
+image::KeptLayer layer_of(wall::Handouts handouts) {
+  image::KeptLayer layer;
+  layer.directory = std::move(handouts.layer);
+  layer.record = std::move(handouts.record);
+  layer.uid_lines = std::move(handouts.uid_lines);
+  layer.gid_lines = std::move(handouts.gid_lines);
+  layer.trusted_attributes = handouts.trusted_attributes;
+  return layer;
+}
+
 }  // namespace
 
 struct Sandbox::State {
@@ -235,18 +246,15 @@ struct Sandbox::State {
 
 Status Sandbox::State::take_handouts(wall::Handouts handouts, const CreateOptions& options,
                                      bool on_disk) {
-  if (handouts.layer.valid() != options.keep_layer ||
+  // A kept sandbox's stay with it: hold_layer().
+  const bool takes_layer = options.keep_layer && options.life == Life::kOwner;
+  if (handouts.layer.valid() != takes_layer ||
       handouts.egress.valid() != options.egress_listener)
     return fail(Error::internal("the launcher handed out something else than was asked for"));
   egress_listener = std::move(handouts.egress);
-  if (!options.keep_layer) return {};
-  image::KeptLayer& layer = kept_layer.emplace();
-  layer.directory = std::move(handouts.layer);
-  layer.record = std::move(handouts.record);
-  layer.uid_lines = std::move(handouts.uid_lines);
-  layer.gid_lines = std::move(handouts.gid_lines);
-  layer.trusted_attributes = handouts.trusted_attributes;
-  layer.vanishes = on_disk;
+  if (!takes_layer) return {};
+  kept_layer = layer_of(std::move(handouts));
+  kept_layer->vanishes = on_disk;
   return {};
 }
 
@@ -300,7 +308,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
-  if (outlives && (options.keep_layer || options.egress_listener))
+  if ((options.life == Life::kMainCommand && options.keep_layer) ||
+      (outlives && options.egress_listener))
     return fail(Error::invalid(
         "keep_layer, egress_listener: this sandbox outlives whoever they are handed to"));
   auto state = std::make_unique<State>();
@@ -450,6 +459,15 @@ Result<image::KeptLayer> Sandbox::take_layer() {
   return layer;
 }
 
+Result<image::KeptLayer> Sandbox::hold_layer() {
+  TRY_ASSIGN(wall::Handouts handouts, box::hold_layer(*state_->connection));
+  return layer_of(std::move(handouts));
+}
+
+Status Sandbox::release_layer() {
+  return box::release_layer(*state_->connection);
+}
+
 Result<Fd> Sandbox::take_egress_listener() {
   if (!state_->egress_listener.valid())
     return fail(
@@ -503,6 +521,12 @@ Status Sandbox::pause() {
 
 Status Sandbox::resume() {
   TRY(box::hold(*state_->connection, box::Held::kNo));
+  state_->info.paused = false;
+  return {};
+}
+
+Status Sandbox::reboot() {
+  TRY(box::reboot(*state_->connection, box::Held::kNo));
   state_->info.paused = false;
   return {};
 }

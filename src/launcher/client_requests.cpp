@@ -44,20 +44,44 @@ Status Supervisor::take_request(std::uint64_t id, const proto::Frame& frame) {
   head.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(number))
       .put_u32(Tag::kRequest,
                static_cast<std::uint32_t>(fields.number_or_none(Tag::kRequest).value_or(0)));
-  const auto send = [&](const std::string& payload) {
-    client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, payload);
-  };
-  if (number == static_cast<std::uint64_t>(ControlOperation::kListCommands)) {
-    list_commands(client, head);
-    send(head.bytes());
-    return {};
+  switch (const auto operation =
+              static_cast<ControlOperation>(std::min<std::uint64_t>(number, 255))) {
+    case ControlOperation::kListCommands:
+      list_commands(client, head);
+      send_answer(id, head, proto::Fields());
+      return {};
+    case ControlOperation::kHold: {
+      std::vector<Fd> descriptors;
+      const auto result = hold(id, descriptors);
+      send_answer(id, head, result, std::move(descriptors));
+      return {};
+    }
+    case ControlOperation::kReboot:
+      // Answered when it is done.
+      if (auto begun = reboot(id, head, fields); !begun)
+        send_answer(id, head, fail(std::move(begun).error()));
+      return {};
+    case ControlOperation::kRelease:
+      if (holder_ == id) release();
+      send_answer(id, head, proto::Fields());
+      return {};
+    default:
+      send_answer(id, head, answer(operation, fields));
+      // A deadline that has come is seen at the end of this turn.
+      return {};
   }
-  const auto result =
-      answer(static_cast<ControlOperation>(std::min<std::uint64_t>(number, 255)), fields);
-  send(head.bytes() +
-       (result ? result->bytes() : proto::Fields().put_error(result.error()).bytes()));
-  // A deadline that has come is seen at the end of this turn.
-  return {};
+}
+
+void Supervisor::send_answer(std::uint64_t id, const proto::Fields& head,
+                             const Result<proto::Fields>& result, std::vector<Fd> descriptors) {
+  Client* client = client_of(id);
+  if (client == nullptr) return;
+  const std::string payload =
+      head.bytes() + (result ? result->bytes() : proto::Fields().put_error(result.error()).bytes());
+  if (descriptors.empty())
+    client->peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, payload);
+  else
+    client->peer.send_with(0, FrameType::kEvent, 0, payload, std::move(descriptors));
 }
 
 Result<proto::Fields> Supervisor::answer(ControlOperation operation,
@@ -98,6 +122,9 @@ Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {
   result.put_u8(Tag::kFrozen, wanted == Frozen::kYes ? 1 : 0);
   if (wanted == frozen_) return result;
   if (unborn()) return fail(Error::unavailable("the sandbox is still being made"));
+  if (holder_ != 0 || reboot_)
+    return fail(Error::unavailable(
+        "the sandbox's files are being read, or it is being booted anew; try again in a moment"));
   TRY(wanted == Frozen::kYes ? box_->freeze() : box_->thaw());
   frozen_ = wanted;
   // What was to end meanwhile could not, and has its time for that from now on.

@@ -119,6 +119,7 @@ void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view 
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   }
   const bool was_last = lives_for(stream);
+  if (reboot_ && reboot_->stream == id) finish_reboot(payload);
   streams_.erase(id);
   if (was_last) end("");
 }

@@ -179,7 +179,9 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
       return fail(error);
     }
     {
-      const wall::Handouts handouts = made.take_handouts();
+      // A kept sandbox's stay with it, for whoever asks (kHold).
+      const wall::Handouts handouts =
+          plan.life == Life::kKept ? wall::Handouts() : made.take_handouts();
       TRY(sys::send_message(control_fd, std::string(1, '\0') + wall::encode_handouts(handouts),
                             wall::descriptors_of(handouts)));
     }

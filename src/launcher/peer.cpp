@@ -67,11 +67,10 @@ void Peer::send(Lane lane, std::uint32_t stream, proto::FrameType type, std::uin
   (lane == Lane::kUrgent ? urgent_ : data_).push_back(std::move(item));
 }
 
-void Peer::send_with(std::uint32_t stream, std::uint8_t detail, std::string_view payload,
-                     std::vector<Fd> descriptors) {
+void Peer::send_with(std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
+                     std::string_view payload, std::vector<Fd> descriptors) {
   if (broken_) return;
-  Item item{proto::encode_frame(stream, proto::FrameType::kOpen, detail, payload),
-            std::move(descriptors)};
+  Item item{proto::encode_frame(stream, type, detail, payload), std::move(descriptors)};
   queued_ += item.bytes.size();
   urgent_.push_back(std::move(item));
 }

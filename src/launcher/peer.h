@@ -42,9 +42,9 @@ class Peer {
 
   void send(Lane lane, std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
             std::string_view payload);
-  // An OPEN frame with descriptors, which are duplicated: they may be closed after the call.
-  void send_with(std::uint32_t stream, std::uint8_t detail, std::string_view payload,
-                 std::vector<Fd> descriptors);
+  // In the urgent lane, with descriptors.
+  void send_with(std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
+                 std::string_view payload, std::vector<Fd> descriptors);
   // Writes as much as the socket takes.
   void flush();
 

@@ -1,7 +1,8 @@
 // What one supervisor keeps and does, shared by the files that make it up: supervisor.cpp (its
 // loop, its times, its end), guest_frames.cpp (what the guest sends), client_frames.cpp (clients
 // and what they send), client_requests.cpp (what they ask of the sandbox itself), command_life.cpp
-// (a command's start, end and verdict), kept_life.cpp (commands that survive their client).
+// (a command's start, end and verdict), kept_life.cpp (commands that survive their client),
+// stillness.cpp (a sandbox that is held for a reader of its files, or booted anew).
 //
 // Streams are numbered by the supervisor on the guest's side and by each client on its own;
 // `streams_` is keyed by the guest's number. Nothing here is meant for other folders: they include
@@ -9,6 +10,8 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -110,7 +113,31 @@ class Supervisor {
   Result<proto::Fields> tell_usage();
   void list_commands(Client& client, const proto::Fields& head) const;
   void tell_state();
+  void send_answer(std::uint64_t id, const proto::Fields& head, const Result<proto::Fields>& result,
+                   std::vector<Fd> descriptors = {});
   std::uint64_t deadline_ms() const;
+
+  // stillness.cpp
+  // From the box that has been born.
+  void take_layer();
+  // Whether nothing that commands run can go on, or end.
+  bool stands_still() const { return frozen_ == Frozen::kYes || holder_ != 0; }
+  Result<proto::Fields> hold(std::uint64_t id, std::vector<Fd>& descriptors);
+  // By the client that holds it, or at its end.
+  void release();
+  // Whether a client's frame has to wait until the sandbox goes on; then it is taken.
+  bool must_wait(std::uint64_t id, const proto::Frame& frame);
+  // What waited, once nothing stands in its way. Clients may be dropped by that.
+  void take_waiting();
+  void forget_waiting(std::uint64_t id);
+  struct Waiting {
+    std::uint64_t client;
+    proto::Frame frame;
+  };
+  void drop_waiting(const std::function<bool(const Waiting&)>& which);
+  Status reboot(std::uint64_t id, const proto::Fields& head, const proto::FieldReader& fields);
+  // Everything that ran has ended, as far as the guest knows.
+  void finish_reboot(std::string_view close);
 
   // command_life.cpp
   Status open_command(std::uint64_t id, const proto::Frame& frame,
@@ -170,6 +197,18 @@ class Supervisor {
   Frozen frozen_ = Frozen::kNo;
   std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
   KeptCommands kept_;
+  wall::Handouts layer_;      // of a kept sandbox whose files can be read from outside
+  std::uint64_t holder_ = 0;  // the client for whom everything stands still
+  struct Reboot {
+    std::uint64_t client;
+    proto::Fields head;    // of the answer
+    std::uint32_t stream;  // the guest's
+    Frozen then;
+  };
+  std::optional<Reboot> reboot_;
+  // What clients opened meanwhile, with what they sent on those streams.
+  std::deque<Waiting> waiting_;
+  std::size_t waiting_bytes_ = 0;
 };
 
 // What a HELLO frame of ours says, and the check of the other side's.

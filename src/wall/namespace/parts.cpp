@@ -149,8 +149,8 @@ Result<RootParts> receive_parts(int socket_fd, std::size_t grants) {
   return parts;
 }
 
-Status send_birth(int socket_fd, int layer_fd, const Handouts& handouts) {
-  std::vector<int> descriptors = {layer_fd};
+Status send_birth(int socket_fd, int layer_fd, int boot_id_fd, const Handouts& handouts) {
+  std::vector<int> descriptors = {layer_fd, boot_id_fd};
   for (const int fd : descriptors_of(handouts)) descriptors.push_back(fd);
   return sys::send_message(socket_fd, kBorn + encode_handouts(handouts), descriptors);
 }
@@ -163,11 +163,12 @@ Result<Birth> receive_birth(int socket_fd) {
   TRY_ASSIGN(sys::Message answer, sys::recv_message(socket_fd, kMostHandoutText));
   if (answer.bytes.empty()) return fail(Error::internal("in setup: the setup child died"));
   if (!answer.bytes.starts_with(kBorn)) return fail(Error::internal("in " + answer.bytes));
-  if (answer.descriptors.empty())
+  if (answer.descriptors.size() < 2)
     return fail(Error::internal("in setup: no writable layer came back"));
   Birth birth;
   birth.layer = std::move(answer.descriptors[0]);
-  answer.descriptors.erase(answer.descriptors.begin());
+  birth.boot_id = std::move(answer.descriptors[1]);
+  answer.descriptors.erase(answer.descriptors.begin(), answer.descriptors.begin() + 2);
   TRY_ASSIGN(birth.handouts, decode_handouts(std::string_view(answer.bytes).substr(kBorn.size()),
                                              std::move(answer.descriptors)));
   return birth;

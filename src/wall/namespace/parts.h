@@ -35,12 +35,13 @@ Status add_etc(RootParts& parts, Fd etc, IdMode mode);
 Status send_parts(int socket_fd, RootParts parts);
 Result<RootParts> receive_parts(int socket_fd, std::size_t grants);
 
-// The setup child's last word: the writable layer, for fstatfs(2), and what is handed out.
+// The setup child's last word: the writable layer, for fstatfs(2), the file behind the boot id, for
+// writing, and what is handed out.
 struct Birth {
-  Fd layer;
+  Fd layer, boot_id;
   Handouts handouts;
 };
-Status send_birth(int socket_fd, int layer_fd, const Handouts& handouts);
+Status send_birth(int socket_fd, int layer_fd, int boot_id_fd, const Handouts& handouts);
 // The failed step's sentence instead.
 void send_stillbirth(int socket_fd, const Error& why);
 // Waits. Error: that sentence, or that the child died.

@@ -1,7 +1,6 @@
 #include "wall/namespace/rootfs.h"
 
 #include <sys/mount.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/kernel_abi.h"
+#include "base/secret.h"
 #include "base/sys.h"
 #include "image/host_etc.h"
 #include "image/host_etc_cache.h"
@@ -38,26 +38,6 @@ constexpr std::uint32_t kTtyGroup = 5;
 
 // How cgroup v1 writes that memory has no limit.
 constexpr const char* kNoLegacyLimit = "9223372036854771712";
-
-std::string random_hex(std::size_t bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string raw(bytes, '\0');
-  (void)::getrandom(raw.data(), raw.size(), 0);
-  std::string text;
-  for (const char byte : raw) {
-    text += kDigits[static_cast<unsigned char>(byte) >> 4];
-    text += kDigits[static_cast<unsigned char>(byte) & 15];
-  }
-  return text;
-}
-
-std::string random_uuid() {
-  std::string text = random_hex(16);
-  text[12] = '4';
-  text[16] = 'a';
-  for (const std::size_t at : {8, 13, 18, 23}) text.insert(at, 1, '-');
-  return text;
-}
 
 Result<Fd> open_path(int directory_fd, const std::string& path) {
   Fd fd(::openat(directory_fd, path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW));
@@ -412,6 +392,8 @@ Status RootBuilder::mount_process(int proc_fd) {
   TRY(write_new(layer_.get(), ".boot_id", random_uuid() + "\n", 0444));
   TRY_ASSIGN(const Fd boot_id, open_path(AT_FDCWD, std::string(kAssembly) + "/.boot_id"));
   TRY(bind(boot_id.get(), proc.get(), "sys/kernel/random/boot_id", kBarred));
+  boot_id_ = Fd(::openat(layer_.get(), ".boot_id", O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!boot_id_.valid()) return fail_errno("open .boot_id");
   return {};
 }
 
@@ -471,7 +453,7 @@ Status RootBuilder::make_etc() {
   TRY_ASSIGN(const Fd etc, sys::openat2(root_.get(), "etc", O_RDONLY | O_DIRECTORY, 0,
                                         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
   const std::vector<image::GeneratedFile> own_files =
-      image::sandbox_files(plan_.hostname, random_hex(16));
+      image::sandbox_files(plan_.hostname, random_hex(32));
   if (plan_.image != PlanImage::kHost) {
     for (const image::GeneratedFile& file : own_files)
       TRY(write_new(etc.get(), etc_name(file).c_str(), file.contents, file.mode));

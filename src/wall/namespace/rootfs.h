@@ -49,6 +49,8 @@ class RootBuilder {
   Status enter();
   // The writable layer, for fstatfs(2).
   int layer_fd() const { return layer_.get(); }
+  // The file behind /proc/sys/kernel/random/boot_id, for writing.
+  int boot_id_fd() const { return boot_id_.get(); }
 
  private:
   Status make_layer();
@@ -76,7 +78,7 @@ class RootBuilder {
   SwitchMask off_;
   RootParts parts_;
   Steps& steps_;
-  Fd layer_;
+  Fd layer_, boot_id_;
   Fd root_;  // the new root, attached
 };
 

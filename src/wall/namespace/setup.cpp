@@ -60,7 +60,7 @@ class Setup {
   Fd helper_says_;  // one message: "ok", or what failed
   Fd inner_;        // user namespace N
   Fd cgroup_ns_;    // the commands'; invalid: ours
-  int layer_fd_ = -1;
+  int layer_fd_ = -1, boot_id_fd_ = -1;
   Handouts handouts_;
 };
 
@@ -268,7 +268,7 @@ Status Setup::become_guest() {
   const int cgroup_ns = cgroup_ns_.valid() ? place(cgroup_ns_.get()) : -1;
   if (report < 0 || channel < 0 || nothing < 0) return fail_errno("fcntl dupfd");
   steps_.finish();
-  TRY(send_birth(report, layer_fd_, handouts_));
+  TRY(send_birth(report, layer_fd_, boot_id_fd_, handouts_));
   for (int fd : {0, 1, 2}) {
     if (::dup2(nothing, fd) < 0) return fail_errno("dup2");
   }
@@ -313,6 +313,7 @@ Status Setup::run() {
   TRY(take_spaces());
   TRY(root.enter());
   layer_fd_ = root.layer_fd();
+  boot_id_fd_ = root.boot_id_fd();
   if (plan_.egress != 0) TRY(make_egress_listener());
   // Detached mounts count as mount namespaces, so this comes after the last of them.
   TRY(forbid_namespaces());
