@@ -117,6 +117,7 @@ struct SandboxInfo {
   std::string id;
   std::string wall;   // "namespace"
   std::string image;  // the resolved image: "host", "base", …
+  std::string image_id;  // of the store, 64 hexadecimal digits; empty: the host's, or not known
   std::vector<std::string> command;
   std::int64_t created_ms = 0;              // Unix time
   std::optional<std::int64_t> deadline_ms;  // Unix time; none: unlimited

@@ -340,6 +340,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY_ASSIGN(state->account, account_of(spec.values(), state->image, files, image.name));
   SandboxInfo& info = state->info;
   info.image = image.name;
+  if (files != nullptr) info.image_id = files->record.id;
   // A sandbox that would have nothing to do is not made.
   if (options.first_command != nullptr) TRY(state->with_defaults(*options.first_command));
   wall::Plan plan = plan_of(spec.values(), state->account);

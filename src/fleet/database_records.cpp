@@ -22,6 +22,7 @@ json::Value lifecycle_of(const Record& record) {
   value.set("pauses", view.on_timeout == NewSandbox::OnTimeout::kPause)
       .set("keepsFiles", view.on_timeout_keeps == Keep::kFiles)
       .set("resumes", view.auto_resume)
+      .set("pausedKeepsFiles", view.paused_keeps == Keep::kFiles)
       .set("publicTraffic", view.public_traffic)
       .set("maskRequestHost", view.mask_request_host);
   return value;
@@ -93,6 +94,11 @@ Result<Record> record_of(const db::SandboxRow& row) {
   TRY_ASSIGN(const bool files, truth(lifecycle, "keepsFiles"));
   view.on_timeout_keeps = files ? Keep::kFiles : Keep::kMemory;
   TRY_ASSIGN(view.auto_resume, truth(lifecycle, "resumes"));
+  // Rows of an earlier version have none: they kept the memory.
+  if (lifecycle.find("pausedKeepsFiles") != nullptr) {
+    TRY_ASSIGN(const bool kept, truth(lifecycle, "pausedKeepsFiles"));
+    view.paused_keeps = kept ? Keep::kFiles : Keep::kMemory;
+  }
   TRY_ASSIGN(view.public_traffic, truth(lifecycle, "publicTraffic"));
   TRY_ASSIGN(view.mask_request_host, text(lifecycle, "maskRequestHost"));
   return record;

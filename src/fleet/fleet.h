@@ -60,6 +60,7 @@ struct SandboxView {
   NewSandbox::OnTimeout on_timeout = NewSandbox::OnTimeout::kKill;
   Keep on_timeout_keeps = Keep::kMemory;
   bool auto_resume = false;
+  Keep paused_keeps = Keep::kMemory;  // of a paused one: what its pause kept
   bool public_traffic = true;
   std::string mask_request_host;
   std::string access_token;   // empty: none is asked for
@@ -111,6 +112,12 @@ struct Sample {
   std::uint64_t disk_used = 0, disk_total = 0;
 };
 
+// Of a sandbox's files.
+struct Snapshot {
+  std::string image;  // of the store
+  std::uint64_t cpu_milli = 0, memory = 0, disk = 0;
+};
+
 class Fleet {
  public:
   virtual ~Fleet() = default;
@@ -137,6 +144,13 @@ class Fleet {
   // shorter.
   virtual io::Async<Result<bool>> connect(std::string team, std::string id,
                                           std::chrono::seconds timeout, Resume how) = 0;
+  // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing
+  // that the database has refers to it.
+  virtual io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) = 0;
+  // Sandboxes like this one, with its files as they are now, and with its variables and metadata;
+  // each its own error. The call's error is the snapshot's.
+  virtual io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> fork(
+      std::string team, std::string id, std::chrono::seconds timeout, std::size_t count) = 0;
   // Of a sandbox whose client asked for it: resumes it because somebody came. False: it stays.
   virtual io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) = 0;
   virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,

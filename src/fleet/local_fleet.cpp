@@ -74,9 +74,19 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   void forget(const LocalSandbox& ended);
   void fill_tokens(Record& record) const;
 
-  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, NewSandbox wanted);
-  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox);
-  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout);
+  // Counted among the team's while it is made.
+  io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Template from,
+                                                          NewSandbox wanted);
+  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, Template from,
+                                                        NewSandbox wanted);
+  // A snapshot of it, and what else makes a sandbox like it.
+  struct Likeness {
+    Template like;
+    NewSandbox wanted;
+  };
+  io::Async<Result<Likeness>> liken(std::string team, std::string id);
+  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep);
+  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout, Resume how);
   void look_at_deadlines();
   static io::Async<void> clock(std::shared_ptr<State> self);
   static io::Async<void> timed_out(std::shared_ptr<State> self,
@@ -175,12 +185,24 @@ void LocalFleet::State::believe(std::string_view usage, SandboxView& view) {
   if (frozen) view.end = WallClock::now();
 }
 
+io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(std::string team,
+                                                                           Template from,
+                                                                           NewSandbox wanted) {
+  if (auto allowed = check(team, wanted.timeout); !allowed.has_value())
+    co_return fail(std::move(allowed).error());
+  ++creating[team];
+  auto made = co_await make(team, std::move(from), std::move(wanted));
+  if (--creating[team] == 0) creating.erase(team);
+  if (!made.has_value()) co_return fail(std::move(made).error());
+  co_return std::shared_ptr<Served>(std::move(*made));
+}
+
 io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
+                                                                         Template from,
                                                                          NewSandbox wanted) {
-  CO_TRY_ASSIGN(Template from, co_await options.find_template(team, wanted.template_name));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
   Record record{.team = team,
-                .image = from.recipe.image,
+                .image = ready.made.image,
                 .host_id = ready.made.id,
                 .user = ready.made.user,
                 .workdir = ready.made.workdir,
@@ -223,17 +245,46 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   co_return sandbox;
 }
 
-io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox) {
-  CO_TRY(co_await sandbox->freeze());
+io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::string team,
+                                                                        std::string id) {
+  const Entry* entry = find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
+  const auto sandbox = entry->sandbox;
+  const Record record = entry->record;
+  const SandboxView view = sandbox->view();
+  auto work = [take = options.take, host_id = sandbox->host_id(), image = record.image] {
+    return take(host_id, image);
+  };
+  CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
+  Likeness found;
+  found.like = {.id = view.template_id,
+                .alias = view.alias,
+                .recipe = {.image = std::move(image), .cpu_milli = record.cpu_milli},
+                .env = record.env};
+  if (view.memory_mib != 0) found.like.recipe.memory_bytes = view.memory_mib << 20;
+  if (view.disk_mib != 0) found.like.recipe.disk_bytes = view.disk_mib << 20;
+  found.wanted = {.timeout = record.timeout,
+                  .on_timeout = view.on_timeout,
+                  .on_timeout_keeps = view.on_timeout_keeps,
+                  .auto_resume = view.auto_resume,
+                  .secure = record.secure,
+                  .public_traffic = view.public_traffic,
+                  .mask_request_host = view.mask_request_host,
+                  .metadata = view.metadata};
+  co_return found;
+}
+
+io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep) {
+  CO_TRY(co_await sandbox->freeze(keep));
   co_return co_await save(sandbox->view().id);
 }
 
 io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox,
-                                            seconds timeout) {
+                                            seconds timeout, Resume how) {
   // Counted as running while it becomes so.
   const std::string team = sandbox->team();
   ++creating[team];
-  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout);
+  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout, how);
   if (--creating[team] == 0) creating.erase(team);
   CO_TRY(thawed);
   co_return co_await save(sandbox->view().id);
@@ -241,7 +292,7 @@ io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbo
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused = co_await self->pause(sandbox);
+  const auto paused = co_await self->pause(sandbox, sandbox->view().on_timeout_keeps);
   // What cannot be paused does not outlive its time.
   if (!paused.has_value() && sandbox->due(WallClock::now())) sandbox->kill();
 }
@@ -313,17 +364,34 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
 
 io::Async<Result<std::shared_ptr<Served>>> LocalFleet::create(std::string team, NewSandbox wanted) {
   const auto state = state_;
-  // Rather than made and then paused in another way than was asked for.
-  if (wanted.on_timeout == NewSandbox::OnTimeout::kPause && wanted.on_timeout_keeps == Keep::kFiles)
-    co_return fail(
-        Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
   if (auto allowed = state->check(team, wanted.timeout); !allowed.has_value())
     co_return fail(std::move(allowed).error());
-  ++state->creating[team];
-  auto made = co_await state->make(team, std::move(wanted));
-  if (--state->creating[team] == 0) state->creating.erase(team);
-  if (!made.has_value()) co_return fail(std::move(made).error());
-  co_return std::shared_ptr<Served>(std::move(*made));
+  CO_TRY_ASSIGN(Template from, co_await state->options.find_template(team, wanted.template_name));
+  co_return co_await state->make_counted(std::move(team), std::move(from), std::move(wanted));
+}
+
+io::Async<Result<Snapshot>> LocalFleet::snapshot(std::string team, std::string id) {
+  const auto state = state_;
+  CO_TRY_ASSIGN(const State::Likeness found, co_await state->liken(std::move(team), std::move(id)));
+  const Recipe& recipe = found.like.recipe;
+  co_return Snapshot{.image = recipe.image,
+                     .cpu_milli = recipe.cpu_milli.value_or(0),
+                     .memory = recipe.memory_bytes.value_or(0),
+                     .disk = recipe.disk_bytes.value_or(0)};
+}
+
+io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> LocalFleet::fork(
+    std::string team, std::string id, seconds timeout, std::size_t count) {
+  const auto state = state_;
+  // Before anything is read.
+  if (auto allowed = state->check(team, timeout); !allowed.has_value())
+    co_return fail(std::move(allowed).error());
+  CO_TRY_ASSIGN(State::Likeness found, co_await state->liken(team, std::move(id)));
+  found.wanted.timeout = timeout;
+  std::vector<Result<std::shared_ptr<Served>>> forks;
+  for (std::size_t made = 0; made < count; ++made)
+    forks.push_back(co_await state->make_counted(team, found.like, found.wanted));
+  co_return forks;
 }
 
 std::shared_ptr<Served> LocalFleet::find(std::string_view team, std::string_view id) {
@@ -385,7 +453,7 @@ io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seco
   if (from_now.count() <= 0) {
     entry->record.timeout = seconds(0);
     if (sandbox->view().on_timeout == NewSandbox::OnTimeout::kPause)
-      co_return co_await state->pause(sandbox);
+      co_return co_await state->pause(sandbox, sandbox->view().on_timeout_keeps);
     sandbox->kill();
     co_return Status{};
   }
@@ -400,11 +468,8 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
   if (entry == nullptr) co_return fail(no_sandbox(id));
   if (entry->sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused already"));
-  if (keep == Keep::kFiles)
-    co_return fail(
-        Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
   const auto sandbox = entry->sandbox;
-  co_return co_await state->pause(sandbox);
+  co_return co_await state->pause(sandbox, keep);
 }
 
 io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
@@ -417,12 +482,10 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
     CO_TRY(co_await set_timeout(team, id, timeout, Timeout::kExtendOnly));
     co_return false;
   }
-  if (how == Resume::kReboot)
-    co_return fail(Error(Code::kUnimplemented, "a resume that boots anew is not there yet"));
   if (auto allowed = state->check(team, timeout); !allowed.has_value())
     co_return fail(std::move(allowed).error());
   entry->record.timeout = timeout;
-  CO_TRY(co_await state->resume(sandbox, timeout));
+  CO_TRY(co_await state->resume(sandbox, timeout, how));
   co_return true;
 }
 
@@ -430,11 +493,13 @@ io::Async<bool> LocalFleet::resume_for_traffic(std::shared_ptr<Served> sandbox) 
   const auto state = state_;
   const std::string id = sandbox->view().id, team = sandbox->team();
   auto* entry = state->find(team, id);
-  if (entry == nullptr || !entry->sandbox->view().auto_resume) co_return false;
+  if (entry == nullptr || !entry->sandbox->view().auto_resume ||
+      entry->sandbox->view().paused_keeps == Keep::kFiles)
+    co_return false;
   const auto own = entry->sandbox;
   const seconds timeout = std::max(entry->record.timeout, seconds(1));
   if (!state->check(team, timeout).has_value()) co_return false;
-  const auto resumed = co_await state->resume(own, timeout);
+  const auto resumed = co_await state->resume(own, timeout, Resume::kWhatWasKept);
   co_return resumed.has_value();
 }
 

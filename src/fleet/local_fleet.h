@@ -16,6 +16,7 @@
 #include "fleet/local_sandbox.h"
 #include "fleet/pool.h"
 #include "fleet/records.h"
+#include "fleet/snapshot.h"
 
 namespace caisson::fleet {
 
@@ -42,6 +43,9 @@ struct FleetOptions {
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
   Pool::Make make = make_sandbox;
+  // Blocks; called on the loop's pool.
+  std::function<Result<std::string>(const std::string& host_id, const std::string& image)> take =
+      take_snapshot;
 };
 
 class LocalFleet final : public Fleet {
@@ -72,6 +76,9 @@ class LocalFleet final : public Fleet {
   io::Async<Status> pause(std::string team, std::string id, Keep keep) override;
   io::Async<Result<bool>> connect(std::string team, std::string id, std::chrono::seconds timeout,
                                   Resume how) override;
+  io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) override;
+  io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> fork(
+      std::string team, std::string id, std::chrono::seconds timeout, std::size_t count) override;
   io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) override;
   Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                       std::optional<WallClock::time_point> from,

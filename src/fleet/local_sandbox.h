@@ -39,8 +39,11 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   // All of these change the view when the supervisor has done it. One at a time: who comes
   // meanwhile waits.
   io::Async<Status> set_end(WallClock::time_point end, Fleet::Timeout how = Fleet::Timeout::kSet);
-  io::Async<Status> freeze();
-  io::Async<Status> thaw(WallClock::time_point end);
+  io::Async<Status> freeze(Keep keep);
+  io::Async<Status> thaw(WallClock::time_point end, Resume how);
+  // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
+  // failed_precondition where it is paused.
+  io::Async<Result<std::string>> with_state_kept(std::function<Result<std::string>()> work);
   // Ends it; true for the call that did.
   bool kill();
   // Whether its end was asked for here: one that only lost its connection may still run.
