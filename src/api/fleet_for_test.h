@@ -57,6 +57,7 @@ class FakeFleet final : public fleet::Fleet {
   fleet::ListQuery query;            // of the last list()
   std::string next_token;            // of the next list()
   std::optional<Error> failure;      // of the next call that may fail
+  std::optional<Error> fork_failure;  // of a fork's last one
   std::chrono::seconds timeout{-1};  // of the last set_timeout() or connect()
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
@@ -165,6 +166,28 @@ class FakeFleet final : public fleet::Fleet {
     resume = how;
     fleet::SandboxView& view = sandboxes[id]->view_now;
     co_return std::exchange(view.state, fleet::State::kRunning) == fleet::State::kPaused;
+  }
+  io::Async<Result<fleet::Snapshot>> snapshot(std::string team, std::string id) override {
+    CO_TRY(there(team, id));
+    CO_TRY(fault());
+    co_return fleet::Snapshot{.image = "sha256:of-" + id, .cpu_milli = 1000, .memory = 1, .disk = 2};
+  }
+  io::Async<Result<std::vector<Result<std::shared_ptr<fleet::Served>>>>> fork(
+      std::string team, std::string id, std::chrono::seconds from_now, std::size_t count) override {
+    CO_TRY(there(team, id));
+    CO_TRY(fault());
+    timeout = from_now;
+    std::vector<Result<std::shared_ptr<fleet::Served>>> forks;
+    for (std::size_t at = 0; at < count; ++at) {
+      if (fork_failure.has_value() && at + 1 == count) {
+        forks.push_back(fail(*fork_failure));
+        continue;
+      }
+      const std::string fork_id = id + "f" + std::to_string(at);
+      add(fork_id, team);
+      forks.push_back(std::shared_ptr<fleet::Served>(sandboxes[fork_id]));
+    }
+    co_return forks;
   }
   io::Async<bool> resume_for_traffic(std::shared_ptr<fleet::Served> sandbox) override {
     if (!sandbox->view().auto_resume) co_return false;

@@ -21,6 +21,7 @@
 
 #include "api/catalogue.h"
 #include "api/database_keys.h"
+#include "api/database_snapshots.h"
 #include "api/e2b/envd.h"
 #include "api/service.h"
 #include "base/fd.h"
@@ -42,6 +43,7 @@ namespace {
 
 constexpr int kStatusOfOurError = 125;
 constexpr std::chrono::seconds kDrainTime{15};
+constexpr std::chrono::minutes kSweepEvery{5};
 
 struct Arguments {
   std::string config;
@@ -157,6 +159,8 @@ class Program {
  private:
   Status prepare_tls();
   fleet::FleetOptions fleet_options();
+  io::Async<Result<fleet::Template>> find_template(std::string team, std::string name);
+  io::Async<void> sweep_snapshots();
   io::Async<void> start();
   io::Async<void> drain();
   void say_where(unsigned short port) const;
@@ -171,6 +175,7 @@ class Program {
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
   std::optional<db::Variables> variables_;
+  std::optional<DatabaseSnapshots> snapshots_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
   std::optional<fleet::LocalFleet> fleet_;
@@ -224,8 +229,8 @@ Status Program::prepare_tls() {
 fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
   options.pool = catalogue_.pool();
-  options.find_template = [this](std::string, std::string name) {
-    return catalogue_.to_make(std::move(name));
+  options.find_template = [this](std::string team, std::string name) {
+    return find_template(std::move(team), std::move(name));
   };
   options.quota = [this](std::string_view) {
     fleet::Quota quota{.sandboxes = config_.max_sandboxes};
@@ -238,6 +243,25 @@ fleet::FleetOptions Program::fleet_options() {
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
   };
   return options;
+}
+
+// A team's own snapshots come before images of the store, which are everybody's.
+io::Async<Result<fleet::Template>> Program::find_template(std::string team, std::string name) {
+  auto own = co_await snapshots_->to_make(std::move(team), name);
+  if (own.has_value() || (own.error().code() != Code::kNotFound &&
+                          own.error().code() != Code::kInvalidArgument))
+    co_return own;
+  co_return co_await catalogue_.to_make(std::move(name));
+}
+
+io::Async<void> Program::sweep_snapshots() {
+  for (;;) {
+    const Status swept = co_await snapshots_->sweep();
+    if (!swept.has_value())
+      log_.write(io::Log::Level::kWarning, "images of snapshots could not be swept",
+                 {{"error", swept.error().message()}});
+    co_await io::Loop::sleep(kSweepEvery);
+  }
 }
 
 void Program::say_where(unsigned short port) const {
@@ -279,6 +303,7 @@ io::Async<void> Program::start() {
               {"paused", adopted->paused},
               {"lost", adopted->lost},
               {"ended", ended}});
+  loop_.spawn(sweep_snapshots());
   fleet_->start_pool();
   const unsigned short port = listener_->port();
   server_->serve(std::move(listener_));
@@ -300,10 +325,12 @@ int Program::run() {
   fleet_.emplace(loop_, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
+  snapshots_.emplace(loop_, database_);
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{
-      .backend = {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = domain_},
+      .backend = {.loop = loop_, .fleet = *fleet_, .templates = catalogue_,
+                  .snapshots = *snapshots_, .domain = domain_},
       .keys = *keys_,
       .log = log_,
       .sandbox =

@@ -6,6 +6,7 @@
 #include "api/e2b/nameless.h"
 #include "api/e2b/not_here.h"
 #include "api/e2b/sandboxes.h"
+#include "api/e2b/snapshots.h"
 #include "api/e2b/templates.h"
 #include "api/v1.h"
 
@@ -22,7 +23,7 @@ bool is_read(const http::Exchange& exchange) {
 
 Service::Service(Parts parts) : parts_(std::move(parts)) {
   for (const auto routes : {e2b::sandbox_routes(), e2b::list_routes(), e2b::template_routes(),
-                            e2b::routes_not_here(), v1_routes()}) {
+                            e2b::snapshot_routes(), e2b::routes_not_here(), v1_routes()}) {
     routes_.insert(routes_.end(), routes.begin(), routes.end());
   }
   for (const Route& route : routes_) router_.add(route.method, route.pattern);

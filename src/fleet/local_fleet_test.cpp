@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 // Survives the fleet, as a database does.
 using Kept = std::map<std::string, Record>;
@@ -76,6 +77,11 @@ class LocalFleetTest : public testing::Test {
       return std::string(purpose) + "-" + std::string(id);
     };
     options.make = [this](const Recipe& recipe) { return host_.make(recipe); };
+    options.take = [this](const std::string& host_id,
+                          const std::string& image) -> Result<std::string> {
+      taken_from_ = image;
+      return "snapshot of " + host_id;
+    };
     return options;
   }
 
@@ -83,6 +89,7 @@ class LocalFleetTest : public testing::Test {
   Kept kept_;
   Quota quota_;
   Pool::Sizes pool_;
+  std::string taken_from_;  // the image of what the last snapshot was taken of
 };
 
 // Until `true_now`, for what other coroutines do.
@@ -263,21 +270,75 @@ TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
   });
 }
 
-TEST_F(LocalFleetTest, AWeakerPauseThanWasAskedForIsRefused) {
-  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+TEST_F(LocalFleetTest, APauseThatKeepsTheFilesEndsWhatRunsAndNoTrafficResumesIt) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     NewSandbox wanted = kBase;
-    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
-    wanted.on_timeout_keeps = Keep::kFiles;
-    const auto refused = co_await fleet.create("team", wanted);
-    EXPECT_EQ(refused.error().code(), Code::kUnimplemented);
-    auto made = co_await fleet.create("team", kBase);
+    wanted.auto_resume = true;
+    auto made = co_await fleet.create("team", wanted);
     const std::string id = (*made)->view().id;
     const auto paused = co_await fleet.pause("team", id, Keep::kFiles);
-    EXPECT_EQ(paused.error().code(), Code::kUnimplemented);
-    const auto memory = co_await fleet.pause("team", id, Keep::kMemory);
-    EXPECT_TRUE(memory.has_value());
-    const auto reboot = co_await fleet.connect("team", id, seconds(5), Resume::kReboot);
-    EXPECT_EQ(reboot.error().code(), Code::kUnimplemented);
+    EXPECT_TRUE(paused.has_value());
+    EXPECT_EQ(test.kept_.at(id).view.paused_keeps, Keep::kFiles);
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kReboot));
+    EXPECT_THAT(test.host_.asked(id), Not(Contains(ControlOperation::kFreeze)));
+    const bool by_traffic = co_await fleet.resume_for_traffic(*made);
+    EXPECT_FALSE(by_traffic);
+    const auto resumed = co_await fleet.connect("team", id, seconds(5), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.value());
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kThaw));
+  });
+}
+
+TEST_F(LocalFleetTest, AResumeMayBootAnewWhatWasKept) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto resumed = co_await fleet.connect("team", id, seconds(5), Resume::kReboot);
+    EXPECT_TRUE(resumed.value());
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kReboot));
+    EXPECT_THAT(test.host_.asked(id), Not(Contains(ControlOperation::kThaw)));
+  });
+}
+
+TEST_F(LocalFleetTest, ASnapshotIsOfTheImageThatItWasMadeFrom) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto taken = co_await fleet.snapshot("team", id);
+    EXPECT_EQ(taken->image, "snapshot of " + test.kept_.at(id).host_id);
+    EXPECT_EQ(test.taken_from_, test.kept_.at(id).image);
+    const auto foreign = co_await fleet.snapshot("other", id);
+    EXPECT_EQ(foreign.error().code(), Code::kNotFound);
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto of_paused = co_await fleet.snapshot("team", id);
+    EXPECT_EQ(of_paused.error().code(), Code::kFailedPrecondition);
+  });
+}
+
+TEST_F(LocalFleetTest, ForksAreLikeTheirSource) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.metadata = {{"who", "me"}};
+    wanted.env = {{"NAME", "value"}};
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto forks = co_await fleet.fork("team", id, seconds(60), 2);
+    EXPECT_EQ(forks->size(), 2u);
+    for (const auto& fork : *forks) {
+      EXPECT_TRUE(fork.has_value());
+      if (!fork.has_value()) continue;
+      const SandboxView& view = (*fork)->view();
+      EXPECT_NE(view.id, id);
+      EXPECT_EQ(view.metadata, wanted.metadata);
+      EXPECT_EQ(view.template_id, (*made)->view().template_id);
+      EXPECT_EQ((*fork)->env().at("NAME"), "value");
+      EXPECT_EQ(test.kept_.at(view.id).image, "snapshot of " + test.kept_.at(id).host_id);
+    }
+    const auto foreign = co_await fleet.fork("other", id, seconds(60), 1);
+    EXPECT_EQ(foreign.error().code(), Code::kNotFound);
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "api/sandbox_fields.h"
 
 namespace caisson::api::e2b {
 namespace {
@@ -11,15 +10,6 @@ io::Async<Result<Answer>> refuse(const char* sentence) {
   co_return fail({Code::kUnimplemented, sentence});
 }
 
-io::Async<Result<Answer>> snapshots(Call&) {
-  return refuse("this server takes no snapshots of sandboxes and makes no forks of them");
-}
-// A sandbox that is not there is said so first: clients tell the two apart.
-io::Async<Result<Answer>> snapshot_of(Call& call) {
-  const std::string& id = call.parameter(0);
-  if (call.backend.fleet.find(call.team, id) == nullptr) co_return fail(no_such_sandbox(id));
-  co_return co_await snapshots(call);
-}
 io::Async<Result<Answer>> builds(Call&) {
   return refuse(
       "this server builds no templates; `caisson image build` makes an image, which the server's "
@@ -40,9 +30,6 @@ io::Async<Result<Answer>> teams(Call&) {
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/sandboxes/{sandboxID}/fork", snapshot_of},
-    {"POST", "/sandboxes/{sandboxID}/snapshots", snapshot_of},
-    {"GET", "/snapshots", snapshots},
     {"GET", "/sandboxes/{sandboxID}/logs", logs},
     {"GET", "/v2/sandboxes/{sandboxID}/logs", logs},
     {"POST", "/templates", builds},
@@ -50,7 +37,6 @@ constexpr Route kRoutes[] = {
     {"POST", "/v3/templates", builds},
     {"GET", "/templates/{templateID}", builds},
     {"POST", "/templates/{templateID}", builds},
-    {"DELETE", "/templates/{templateID}", builds},
     {"PATCH", "/templates/{templateID}", builds},
     {"PATCH", "/v2/templates/{templateID}", builds},
     {"GET", "/templates/{templateID}/files/{hash}", builds},
