@@ -115,8 +115,8 @@ struct RunResult {
 // What is known about a sandbox without asking it.
 struct SandboxInfo {
   std::string id;
-  std::string wall;   // "namespace"
-  std::string image;  // the resolved image: "host", "base", …
+  std::string wall;      // "namespace"
+  std::string image;     // the resolved image: "host", "base", …
   std::string image_id;  // of the store, 64 hexadecimal digits; empty: the host's, or not known
   std::vector<std::string> command;
   std::int64_t created_ms = 0;              // Unix time
@@ -255,10 +255,10 @@ class Sandbox {
   // sandbox has ended, which its descriptors outlive (image/kept_layer.h). Drop it after close().
   // Error: failed_precondition where there is none to take.
   Result<image::KeptLayer> take_layer();
-  // Of a kept sandbox made with CreateOptions::keep_layer: what was changed over the image so far, to
-  // be read while everything inside stands still: until release_layer(), or the end of this object.
-  // What others start meanwhile waits. Errors: failed_precondition where it was not made so, or
-  // this host cannot hold it; unavailable where somebody reads it already.
+  // Of a kept sandbox made with CreateOptions::keep_layer: what was changed over the image so far,
+  // to be read while everything inside stands still: until release_layer(), or the end of this
+  // object. What others start meanwhile waits. Errors: failed_precondition where it was not made
+  // so, or this host cannot hold it; unavailable where somebody reads it already.
   Result<image::KeptLayer> hold_layer();
   Status release_layer();
   // With CreateOptions::egress_listener, once: the listener on 127.0.0.1:3128 inside; whoever
@@ -294,9 +294,9 @@ struct CreateOptions {
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.
   bool only_command = false;
-  // Sandbox::take_layer() is wanted, or hold_layer() of a kept sandbox. Not for the host image. Whose
-  // files of the image are whose is settled by the spec's user, as everywhere: who runs a command
-  // as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
+  // Sandbox::take_layer() is wanted, or hold_layer() of a kept sandbox. Not for the host image.
+  // Whose files of the image are whose is settled by the spec's user, as everywhere: who runs a
+  // command as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
   // Command::user.
   bool keep_layer = false;
   // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside

@@ -44,8 +44,7 @@ Result<db::TemplateCursor> parse_token(std::string text) {
   std::ranges::replace(standard, '-', '+');
   std::ranges::replace(standard, '_', '/');
   while (standard.size() % 4 != 0) standard += '=';
-  const auto decoded =
-      text.size() > kLongestToken ? std::nullopt : base64_decode(standard);
+  const auto decoded = text.size() > kLongestToken ? std::nullopt : base64_decode(standard);
   if (!decoded.has_value()) return wrong();
   db::TemplateCursor cursor;
   const char* const end = decoded->data() + decoded->size();
@@ -87,16 +86,15 @@ io::Async<Result<SnapshotView>> DatabaseSnapshots::add(std::string team, std::st
       TRY_ASSIGN(const db::TemplateReference reference, own_reference(owner.slug, name));
       own = reference.name;
     }
-    TRY_ASSIGN(db::AddedSnapshot added,
-               db::Templates(database).add_snapshot(
-                   team,
-                   {.source_sandbox = sandbox,
-                    .name = own,
-                    .image = taken.image,
-                    .size = {.cpu_milli = taken.cpu_milli,
-                             .memory = taken.memory,
-                             .disk = taken.disk}},
-                   now_ms()));
+    TRY_ASSIGN(
+        db::AddedSnapshot added,
+        db::Templates(database).add_snapshot(
+            team,
+            {.source_sandbox = sandbox,
+             .name = own,
+             .image = taken.image,
+             .size = {.cpu_milli = taken.cpu_milli, .memory = taken.memory, .disk = taken.disk}},
+            now_ms()));
     return Added{.view = view_of(added.added, owner.slug),
                  .unused = std::move(added.unused_images)};
   };
@@ -154,8 +152,7 @@ io::Async<Result<fleet::Template>> DatabaseSnapshots::to_make(std::string team, 
   auto work = [team, name](db::Database& database) -> Result<fleet::Template> {
     TRY_ASSIGN(const db::Team owner, db::Teams(database).find_id(team));
     TRY_ASSIGN(const db::TemplateReference reference, own_reference(owner.slug, name));
-    TRY_ASSIGN(const db::ResolvedTemplate found,
-               db::Templates(database).resolve(team, reference));
+    TRY_ASSIGN(const db::ResolvedTemplate found, db::Templates(database).resolve(team, reference));
     if (!found.found.source_sandbox.has_value())
       return fail(Error::not_found("snapshot " + policy::quote(name) + " not found"));
     fleet::Template made{.id = found.found.id,

@@ -1,8 +1,9 @@
-// Snapshots of the database (db/templates.h), and what sandboxes are made of by their ids and names.
+// Snapshots of the database (db/templates.h), and what sandboxes are made of by their ids and
+// names.
 //
 // Images that nothing refers to any more are dropped from the store: those of a snapshot that is
-// removed or replaced at once, those of forks by sweep(), which whoever runs the server calls now and
-// then.
+// removed or replaced at once, those of forks by sweep(), which whoever runs the server calls now
+// and then.
 #pragma once
 
 #include <memory>

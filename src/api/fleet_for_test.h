@@ -53,12 +53,12 @@ class FakeFleet final : public fleet::Fleet {
 
   std::map<std::string, std::shared_ptr<FakeServed>> sandboxes;
   std::vector<std::string> templates = {"base"};
-  fleet::NewSandbox wanted;          // of the last create()
-  fleet::ListQuery query;            // of the last list()
-  std::string next_token;            // of the next list()
-  std::optional<Error> failure;      // of the next call that may fail
+  fleet::NewSandbox wanted;           // of the last create()
+  fleet::ListQuery query;             // of the last list()
+  std::string next_token;             // of the next list()
+  std::optional<Error> failure;       // of the next call that may fail
   std::optional<Error> fork_failure;  // of a fork's last one
-  std::chrono::seconds timeout{-1};  // of the last set_timeout() or connect()
+  std::chrono::seconds timeout{-1};   // of the last set_timeout() or connect()
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
   fleet::Resume resume = fleet::Resume::kWhatWasKept;  // of the last connect()
@@ -170,7 +170,8 @@ class FakeFleet final : public fleet::Fleet {
   io::Async<Result<fleet::Snapshot>> snapshot(std::string team, std::string id) override {
     CO_TRY(there(team, id));
     CO_TRY(fault());
-    co_return fleet::Snapshot{.image = "sha256:of-" + id, .cpu_milli = 1000, .memory = 1, .disk = 2};
+    co_return fleet::Snapshot{
+        .image = "sha256:of-" + id, .cpu_milli = 1000, .memory = 1, .disk = 2};
   }
   io::Async<Result<std::vector<Result<std::shared_ptr<fleet::Served>>>>> fork(
       std::string team, std::string id, std::chrono::seconds from_now, std::size_t count) override {

@@ -248,8 +248,8 @@ fleet::FleetOptions Program::fleet_options() {
 // A team's own snapshots come before images of the store, which are everybody's.
 io::Async<Result<fleet::Template>> Program::find_template(std::string team, std::string name) {
   auto own = co_await snapshots_->to_make(std::move(team), name);
-  if (own.has_value() || (own.error().code() != Code::kNotFound &&
-                          own.error().code() != Code::kInvalidArgument))
+  if (own.has_value() ||
+      (own.error().code() != Code::kNotFound && own.error().code() != Code::kInvalidArgument))
     co_return own;
   co_return co_await catalogue_.to_make(std::move(name));
 }
@@ -328,16 +328,18 @@ int Program::run() {
   snapshots_.emplace(loop_, database_);
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
-  service_.emplace(Service::Parts{
-      .backend = {.loop = loop_, .fleet = *fleet_, .templates = catalogue_,
-                  .snapshots = *snapshots_, .domain = domain_},
-      .keys = *keys_,
-      .log = log_,
-      .sandbox =
-          [this](http::Exchange& exchange, SandboxAddress address) {
-            return data_plane_->serve(exchange, std::move(address));
-          },
-      .server_counts = [this] { return server_->counts(); }});
+  service_.emplace(Service::Parts{.backend = {.loop = loop_,
+                                              .fleet = *fleet_,
+                                              .templates = catalogue_,
+                                              .snapshots = *snapshots_,
+                                              .domain = domain_},
+                                  .keys = *keys_,
+                                  .log = log_,
+                                  .sandbox =
+                                      [this](http::Exchange& exchange, SandboxAddress address) {
+                                        return data_plane_->serve(exchange, std::move(address));
+                                      },
+                                  .server_counts = [this] { return server_->counts(); }});
   http::Limits limits;
   limits.connections = config_.max_connections;
   server_.emplace(loop_, limits,

@@ -213,7 +213,7 @@ enum class Tag : std::uint16_t {
   kPidsPeak = 179,
   kDiskBytes = 180,
   kDiskInodes = 181,
-  kFrozen = 182,  // u8
+  kFrozen = 182,    // u8
   kHandouts = 183,  // what kHold hands out, as wall/handouts.h has it
 };
 inline constexpr std::size_t kMaxLabel = 8 * 1024;

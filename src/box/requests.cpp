@@ -102,8 +102,8 @@ Status release_layer(Connection& connection) {
 }
 
 Status reboot(Connection& connection, Held then) {
-  TRY(ask(connection, request(ControlOperation::kReboot)
-                          .put_u8(Tag::kFrozen, then == Held::kYes ? 1 : 0)));
+  TRY(ask(connection,
+          request(ControlOperation::kReboot).put_u8(Tag::kFrozen, then == Held::kYes ? 1 : 0)));
   return {};
 }
 

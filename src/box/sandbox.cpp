@@ -197,7 +197,6 @@ Status check_wall(const policy::SpecValues& spec) {
                     "wall: this build has the namespace wall; allowed are auto and namespace"));
 }
 
-
 image::KeptLayer layer_of(wall::Handouts handouts) {
   image::KeptLayer layer;
   layer.directory = std::move(handouts.layer);
@@ -248,8 +247,7 @@ Status Sandbox::State::take_handouts(wall::Handouts handouts, const CreateOption
                                      bool on_disk) {
   // A kept sandbox's stay with it: hold_layer().
   const bool takes_layer = options.keep_layer && options.life == Life::kOwner;
-  if (handouts.layer.valid() != takes_layer ||
-      handouts.egress.valid() != options.egress_listener)
+  if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != options.egress_listener)
     return fail(Error::internal("the launcher handed out something else than was asked for"));
   egress_listener = std::move(handouts.egress);
   if (!takes_layer) return {};

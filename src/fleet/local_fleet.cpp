@@ -279,8 +279,8 @@ io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox
   co_return co_await save(sandbox->view().id);
 }
 
-io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox,
-                                            seconds timeout, Resume how) {
+io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout,
+                                            Resume how) {
   // Counted as running while it becomes so.
   const std::string team = sandbox->team();
   ++creating[team];

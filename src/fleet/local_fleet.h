@@ -77,8 +77,10 @@ class LocalFleet final : public Fleet {
   io::Async<Result<bool>> connect(std::string team, std::string id, std::chrono::seconds timeout,
                                   Resume how) override;
   io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) override;
-  io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> fork(
-      std::string team, std::string id, std::chrono::seconds timeout, std::size_t count) override;
+  io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> fork(std::string team,
+                                                                       std::string id,
+                                                                       std::chrono::seconds timeout,
+                                                                       std::size_t count) override;
   io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) override;
   Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                       std::optional<WallClock::time_point> from,

@@ -139,8 +139,8 @@ io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how) {
                                    deadline(ms_from_now(end + grace))));
   // Of one whose pause kept the files alone nothing runs that could be ended.
   const bool reboots = how == Resume::kReboot && view_.paused_keeps == Keep::kMemory;
-  auto thawed = co_await client_->request(
-      reboots ? ControlOperation::kReboot : ControlOperation::kThaw, {});
+  auto thawed =
+      co_await client_->request(reboots ? ControlOperation::kReboot : ControlOperation::kThaw, {});
   if (!thawed.has_value()) {
     // It stays paused, and does not end for having been asked to go on.
     std::ignore =

@@ -70,7 +70,8 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
   }
   // Whoever else runs something in it meanwhile does not end it.
   stream.last = !keep && plan_.single != 0 && clients_.at(id).first;
-  guest_.send_with(last_stream_, FrameType::kOpen, frame.header.detail, payload, std::move(descriptors));
+  guest_.send_with(last_stream_, FrameType::kOpen, frame.header.detail, payload,
+                   std::move(descriptors));
   return {};
 }
 

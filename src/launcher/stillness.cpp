@@ -75,8 +75,8 @@ bool Supervisor::must_wait(std::uint64_t id, const proto::Frame& frame) {
     return waiting.client == id && waiting.frame.header.stream == frame.header.stream;
   };
   const bool opens = frame.header.type == FrameType::kOpen;
-  const bool waits = opens ? holder_ != 0 || reboot_.has_value()
-                           : std::ranges::any_of(waiting_, of_stream);
+  const bool waits =
+      opens ? holder_ != 0 || reboot_.has_value() : std::ranges::any_of(waiting_, of_stream);
   if (!waits) return false;
   if (waiting_.size() >= kMostWaiting ||
       waiting_bytes_ + frame.payload.size() > kMostWaitingBytes) {
@@ -117,8 +117,9 @@ void Supervisor::forget_waiting(std::uint64_t id) {
 Status Supervisor::reboot(std::uint64_t id, const proto::Fields& head,
                           const proto::FieldReader& fields) {
   if (plan_.life != Life::kKept)
-    return fail(Error::precondition("only a kept sandbox can be booted anew: this one ends with "
-                                    "its command or with its maker"));
+    return fail(
+        Error::precondition("only a kept sandbox can be booted anew: this one ends with "
+                            "its command or with its maker"));
   if (unborn()) return fail(Error::unavailable("the sandbox is still being made"));
   if (holder_ != 0 || reboot_)
     return fail(Error::unavailable(

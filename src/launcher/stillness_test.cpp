@@ -145,8 +145,9 @@ TEST(Stillness, OneHolderAtATimeAndNoPauseBesideIt) {
        {ControlOperation::kHold, ControlOperation::kThaw, ControlOperation::kReboot}) {
     ask(*scene.first, operation);
     // What is thawed already is no error.
-    EXPECT_EQ(error_in(answer(*scene.first)),
-              operation == ControlOperation::kThaw ? std::nullopt : std::optional(Code::kUnavailable));
+    EXPECT_EQ(error_in(answer(*scene.first)), operation == ControlOperation::kThaw
+                                                  ? std::nullopt
+                                                  : std::optional(Code::kUnavailable));
   }
   ask(*scene.first, ControlOperation::kFreeze);
   EXPECT_EQ(error_in(answer(*scene.first)), Code::kUnavailable);
@@ -195,9 +196,8 @@ TEST(Stillness, ARebootEndsEverythingAndGivesAnotherBootId) {
     const auto asked = scene.guest->next(FrameType::kOpen);
     ASSERT_TRUE(asked.has_value());
     EXPECT_EQ(asked->header.detail, static_cast<std::uint8_t>(Kind::kControl));
-    EXPECT_EQ(
-        *proto::FieldReader::parse(asked->payload)->number(Tag::kControlOperation),
-        static_cast<std::uint64_t>(ControlOperation::kEndProcesses));
+    EXPECT_EQ(*proto::FieldReader::parse(asked->payload)->number(Tag::kControlOperation),
+              static_cast<std::uint64_t>(ControlOperation::kEndProcesses));
     EXPECT_EQ(state.slot_kills, 1);
     EXPECT_EQ(state.boots, 0);
     scene.guest->send(command, FrameType::kClose, 0,

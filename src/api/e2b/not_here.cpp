@@ -2,7 +2,6 @@
 
 #include <string>
 
-
 namespace caisson::api::e2b {
 namespace {
 

@@ -30,9 +30,8 @@ io::Async<Result<Answer>> take(Call& call) {
   CO_TRY_ASSIGN(const auto name, Object(body).text("name", kMostTemplateName));
   const std::string id = sandbox_id(call);
   CO_TRY_ASSIGN(fleet::Snapshot taken, co_await call.backend.fleet.snapshot(call.team, id));
-  CO_TRY_ASSIGN(const SnapshotView added,
-                co_await call.backend.snapshots.add(call.team, id, name.value_or(""),
-                                                    std::move(taken)));
+  CO_TRY_ASSIGN(const SnapshotView added, co_await call.backend.snapshots.add(
+                                              call.team, id, name.value_or(""), std::move(taken)));
   co_return Answer::json(201, snapshot_body(added));
 }
 
@@ -68,11 +67,10 @@ io::Async<Result<Answer>> fork(Call& call) {
   const Object body(value);
   CO_TRY_ASSIGN(const auto timeout, body.integer("timeout", 1, kMostSeconds));
   CO_TRY_ASSIGN(const auto count, body.integer("count", 1, kMostForks));
-  CO_TRY_ASSIGN(
-      const auto forks,
-      co_await call.backend.fleet.fork(call.team, sandbox_id(call),
-                                       seconds(timeout.value_or(kForkLife)),
-                                       static_cast<std::size_t>(count.value_or(1))));
+  CO_TRY_ASSIGN(const auto forks,
+                co_await call.backend.fleet.fork(call.team, sandbox_id(call),
+                                                 seconds(timeout.value_or(kForkLife)),
+                                                 static_cast<std::size_t>(count.value_or(1))));
   json::Value bodies = json::Value::array();
   for (const auto& one : forks) {
     json::Value each = json::Value::object();

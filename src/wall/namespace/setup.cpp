@@ -100,7 +100,10 @@ Status Setup::enter_namespaces() {
 
 Status Setup::make_proc() {
   std::vector<sys::MountOption> options;
-  if (!off(Mechanism::kHidepid)) options.push_back({"hidepid", "invisible"});
+  // What runs in a kept sandbox is one client's, who looks for it by ps and ends it by pkill; PID 1
+  // is closed by its ids and by not being dumpable in any case.
+  if (!off(Mechanism::kHidepid) && plan_.life != Life::kKept)
+    options.push_back({"hidepid", "invisible"});
   TRY_ASSIGN(proc_, sys::make_mount("proc", options,
                                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
   sysctls_ = Fd(::openat(proc_.get(), "sys", O_PATH | O_DIRECTORY | O_CLOEXEC));
