@@ -52,7 +52,7 @@ Result<std::string> take_snapshot(const std::string& host_id, const std::string&
   image::ImageContent content{
       .config = image::encode(config), .layers = info.record.layers, .manifest = ""};
   content.layers.push_back(packed.layer);
-  TRY_ASSIGN(const image::ImageInfo added, store.add_image(content));
+  TRY_ASSIGN(const image::ImageInfo added, store.add_image_over(below, content));
   TRY(store.set_reference(name_of(added.record.id), added.record.id));
   return std::string(kId) + added.record.id;
 }
