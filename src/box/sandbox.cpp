@@ -23,6 +23,7 @@
 #include "box/files.h"
 #include "box/host_path.h"
 #include "box/image_defaults.h"
+#include "box/image_plan.h"
 #include "box/launch.h"
 #include "box/layer_directory.h"
 #include "box/registry.h"
@@ -84,22 +85,9 @@ Result<ResolvedImage> resolve_image(const std::string& asked) {
   return resolved;
 }
 
-// Descriptors of a plan: kept open until it was sent.
-class PlanDescriptors {
- public:
-  std::uint32_t add(int fd) {
-    numbers_.push_back(fd);
-    return static_cast<std::uint32_t>(numbers_.size() - 1);
-  }
-  std::span<const int> numbers() const { return numbers_; }
-
- private:
-  std::vector<int> numbers_;
-};
-
 // Sockets of the host in a granted directory are covered by a device that cannot be opened there.
 Status cover_sockets(const policy::Grant& grant, int directory_fd, wall::Plan& plan,
-                     PlanDescriptors& descriptors, Fd& cover) {
+                     box::PlanDescriptors& descriptors, Fd& cover) {
   auto sockets = box::find_sockets(directory_fd);
   if (!sockets.has_value()) return fail(std::move(sockets).error().with("files: " + grant.from));
   for (const std::string& path : *sockets) {
@@ -148,9 +136,9 @@ wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) 
 // Who commands run as: the spec's user, else the image's, else ours.
 Result<box::Account> account_of(const policy::SpecValues& spec, const box::ImageDefaults& defaults,
                                 const image::ImageRef* files, const std::string& name) {
-  const int root_fd = files != nullptr ? files->root.fd.get() : -1;
+  const std::vector<int> root_fds = box::roots_of(files);
   const bool by_image = spec.user.empty() && !defaults.user.empty();
-  box::Account account = box::find_account(root_fd, by_image ? defaults.user : spec.user);
+  box::Account account = box::find_account(root_fds, by_image ? defaults.user : spec.user);
   if (by_image && !account.unknown.empty())
     return fail(Error::precondition("image " + name + ": its configuration's User: found '" +
                                     defaults.user + "', but it has no " + account.unknown +
@@ -177,18 +165,6 @@ Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec,
   plan.workdir = spec.workdir.empty() ? defaults.workdir : spec.workdir;
   plan.directories = defaults.directories;
   return {};
-}
-
-void add_image(wall::Plan& plan, PlanDescriptors& descriptors, const image::ImageRef* files) {
-  if (files == nullptr) return;
-  plan.image_fd = descriptors.add(files->root.fd.get());
-  if (files->root.mounted) {
-    plan.image = wall::PlanImage::kMount;
-    plan.image_file_fd = descriptors.add(files->root.file.get());
-    return;
-  }
-  plan.image = wall::PlanImage::kDirectory;
-  plan.image_id_base = files->disk_base();
 }
 
 Status check_wall(const policy::SpecValues& spec) {
@@ -220,8 +196,8 @@ struct Sandbox::State {
   policy::SpecValues wanted;  // the spec of a sandbox that this object made
   std::vector<std::pair<std::string, box::HostTarget>> outputs;
   std::uint64_t disk = 0;
-  // The lock that keeps the image's files in place.
-  Fd image_in_use;
+  // The locks that keep the image's files in place.
+  std::vector<Fd> image_in_use;
   // What the sandbox handed out and nobody has taken yet.
   std::optional<image::KeptLayer> kept_layer;
   Fd egress_listener;
@@ -317,7 +293,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     TRY_ASSIGN(begun, begin());
   }
   box::Launch& launch = begun.state_->launch;
-  PlanDescriptors descriptors;
+  box::PlanDescriptors descriptors;
   std::vector<box::HostPath> granted, copied;
   Fd cover;  // what lies over sockets of the host
   ResolvedImage image{.name = spec->image};
@@ -343,7 +319,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (options.first_command != nullptr) TRY(state->with_defaults(*options.first_command));
   wall::Plan plan = plan_of(spec.values(), state->account);
   TRY(add_defaults(plan, spec.values(), state->image));
-  add_image(plan, descriptors, files);
+  box::add_image(plan, descriptors, files);
   Fd layers;
   if (spec->layer == policy::LayerKind::kQuota) {
     TRY_ASSIGN(layers, box::open_layer_directory());
@@ -391,9 +367,12 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   info.gid = state->account.gid;
   plan.info = box::info_text(info, kMostInfo);
   if (!image.note.empty()) state->notes.push_back(image.note);
-  // Not named by the plan: the launcher keeps it open for as long as the sandbox lives.
-  if (files != nullptr && files->in_use.valid()) descriptors.add(files->in_use.get());
-  if (image.files.has_value()) state->image_in_use = std::move(image.files->in_use);
+  box::add_locks(descriptors, files);
+  if (image.files.has_value()) {
+    state->image_in_use.push_back(std::move(image.files->in_use));
+    for (image::OpenRootfs& lower : image.files->below)
+      state->image_in_use.push_back(std::move(lower.in_use));
+  }
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));

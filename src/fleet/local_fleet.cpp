@@ -388,10 +388,23 @@ io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> LocalFleet::fork
     co_return fail(std::move(allowed).error());
   CO_TRY_ASSIGN(State::Likeness found, co_await state->liken(team, std::move(id)));
   found.wanted.timeout = timeout;
-  std::vector<Result<std::shared_ptr<Served>>> forks;
-  for (std::size_t made = 0; made < count; ++made)
-    forks.push_back(co_await state->make_counted(team, found.like, found.wanted));
-  co_return forks;
+  // All at once; what makes them takes a few at a time.
+  struct Made {
+    explicit Made(io::Loop& loop) : changed(loop) {}
+    std::vector<Result<std::shared_ptr<Served>>> forks;
+    io::Event changed;
+  };
+  const auto made = std::make_shared<Made>(state->loop);
+  auto make = [](std::shared_ptr<State> self, std::string owner, State::Likeness one,
+                 std::shared_ptr<Made> all) -> io::Async<void> {
+    auto fork = co_await self->make_counted(std::move(owner), std::move(one.like), one.wanted);
+    all->forks.push_back(std::move(fork));
+    all->changed.notify();
+  };
+  for (std::size_t begun = 0; begun < count; ++begun)
+    state->loop.spawn(make(state, team, found, made));
+  while (made->forks.size() < count) co_await made->changed.wait();
+  co_return std::move(made->forks);
 }
 
 std::shared_ptr<Served> LocalFleet::find(std::string_view team, std::string_view id) {

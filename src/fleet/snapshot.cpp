@@ -53,7 +53,7 @@ Result<std::string> take_snapshot(const std::string& host_id, const std::string&
   // The archive is one of ours: a file that is nearly all hole is no bomb but what it looks like.
   image::UnpackLimits limits;
   limits.ratio = 1'000'000;
-  TRY_ASSIGN(const image::ImageInfo added, store.add_image(content, limits));
+  TRY_ASSIGN(const image::ImageInfo added, store.add_image_over(below, content, limits));
   TRY(store.set_reference(name_of(added.record.id), added.record.id));
   return std::string(kId) + added.record.id;
 }

@@ -44,8 +44,10 @@ struct Request {
     auto close_one = [&](bool named, std::uint32_t number) {
       if (named && number < owned.size()) owned[number].reset();
     };
-    close_one(plan.image != wall::PlanImage::kHost, plan.image_fd);
-    close_one(plan.image == wall::PlanImage::kMount, plan.image_file_fd);
+    for (const wall::PlanRoot& root : wall::image_roots(plan)) {
+      close_one(true, root.fd);
+      close_one(root.form == wall::PlanImage::kMount, root.file_fd);
+    }
     close_one(wall::lies_on_disk(plan), plan.layer_fd);
     for (const wall::PlanGrant& grant : plan.grants) close_one(true, grant.fd);
   }

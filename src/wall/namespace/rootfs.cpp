@@ -246,25 +246,25 @@ Status RootBuilder::make_image_root() {
     TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
     return {};
   }
-  for (const char* name : {"upper", "work", "lower", "root"})
-    TRY(make_directory(layer_.get(), name, 0755));
-  Fd image = std::move(parts_.image);
-  if (!image.valid()) {
-    TRY_ASSIGN(const Fd here,
-               reopen_here(plan_.descriptors[static_cast<std::size_t>(plan_.image_fd)]));
-    TRY_ASSIGN(image, clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV));
+  for (const char* name : {"upper", "work", "root"}) TRY(make_directory(layer_.get(), name, 0755));
+  const std::vector<PlanRoot> roots = image_roots(plan_);
+  std::vector<Fd> images = std::move(parts_.images);
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (images[i].valid()) continue;
+    TRY_ASSIGN(const Fd here, reopen_here(plan_.descriptors[roots[i].fd]));
+    TRY_ASSIGN(images[i], clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV));
   }
   TRY_ASSIGN(const Fd assembly, open_path(AT_FDCWD, kAssembly));
-  TRY(sys::move_mount(image.get(), assembly.get(), "lower"));
+  if (::fchdir(assembly.get()) != 0) return fail_errno("fchdir");
+  TRY_ASSIGN(const std::string lowers, attach_lowers(images));
   // The root directory itself is the upper one: give it the image's own mode and owner.
   struct stat image_root{};
-  if (::fstatat(assembly.get(), "lower", &image_root, 0) != 0) return fail_errno("stat lower");
+  if (::stat(kUppermost, &image_root) != 0) return fail_errno("stat the image's root");
   if (::fchmodat(assembly.get(), "upper", image_root.st_mode & 07777, 0) != 0)
     return fail_errno("chmod upper");
   TRY(own(assembly.get(), "upper", 0, 0));
-  if (::fchdir(assembly.get()) != 0) return fail_errno("fchdir");
   std::vector<sys::MountOption> options = {
-      {"lowerdir", "lower"}, {"upperdir", "upper"}, {"workdir", "work"}};
+      {"lowerdir", lowers.c_str()}, {"upperdir", "upper"}, {"workdir", "work"}};
   options.push_back({"userxattr", nullptr});
   // The upper side ends with the sandbox: nothing has to reach the disk, not even at the end.
   if (lies_on_disk(plan_)) options.push_back({"volatile", nullptr});

@@ -304,7 +304,7 @@ Status Setup::run() {
   if (::sethostname(plan_.hostname.data(), plan_.hostname.size()) != 0 &&
       !off(Mechanism::kUtsNamespace))
     return fail_errno("sethostname");
-  TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_.grants.size()));
+  TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_));
   // An overlay that was made outside has notes that only root's own can read.
   handouts_.trusted_attributes = parts.overlay.valid();
   RootBuilder root(plan_, input_.ids, input_.cgroups, std::move(parts), steps_);
