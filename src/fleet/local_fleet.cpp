@@ -49,19 +49,18 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                        !found->second.sandbox->ended();
     return there ? &found->second : nullptr;
   }
-  std::size_t running(std::string_view team) const {
-    const auto under_way = creating.find(team);
-    return (under_way == creating.end() ? 0 : under_way->second) +
-           static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
-             return entry.second.record.team == team && !entry.second.sandbox->ended() &&
-                    entry.second.sandbox->view().state == fleet::State::kRunning;
-           }));
-  }
-  std::size_t paused(std::string_view team) const {
-    return static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
-      return entry.second.record.team == team && !entry.second.sandbox->ended() &&
-             entry.second.sandbox->view().state == fleet::State::kPaused;
-    }));
+  struct Load {
+    std::size_t running = 0, paused = 0;
+  };
+  Load load_of(std::string_view team) const {
+    Load load;
+    if (const auto under_way = creating.find(team); under_way != creating.end())
+      load.running = under_way->second;
+    for (const auto& [id, entry] : entries) {
+      if (entry.sandbox->ended() || entry.record.team != team) continue;
+      ++(entry.sandbox->view().state == fleet::State::kRunning ? load.running : load.paused);
+    }
+    return load;
   }
   Status check(std::string_view team, seconds timeout) const;
   // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
@@ -99,10 +98,11 @@ Status LocalFleet::State::check(std::string_view team, seconds timeout) const {
     return fail(Error::invalid("timeout: found " + std::to_string(timeout.count()) +
                                " seconds, allowed are at most " +
                                std::to_string(quota.longest.count())));
-  if (running(team) >= quota.sandboxes)
+  const Load load = load_of(team);
+  if (load.running >= quota.sandboxes)
     return fail(Error::exhausted("you have " + std::to_string(quota.sandboxes) +
                                  " running sandboxes, which is as many as your team may have"));
-  if (paused(team) > quota.paused)
+  if (load.paused > quota.paused)
     return fail(Error::exhausted("you have more than " + std::to_string(quota.paused) +
                                  " paused sandboxes, which is as many as your team may have"));
   return {};

@@ -314,7 +314,8 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
     if (!entered) return decltype(action())(fail(std::move(entered).error()));
     return action();
   };
-  if (auto swept = enter_and("sweep", [&] { return sweep(request->run_directory.get(), *wall); });
+  if (auto swept = enter_and(
+          "sweep", [&] { return sweep(request->run_directory.get(), *wall, Looks::kSome); });
       !swept) {
     tell_failure(control_fd, steps.name(std::move(swept).error()));
     return 1;

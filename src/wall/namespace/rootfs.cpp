@@ -263,6 +263,7 @@ Status RootBuilder::make_image_root() {
   if (::fchmodat(assembly.get(), "upper", image_root.st_mode & 07777, 0) != 0)
     return fail_errno("chmod upper");
   TRY(own(assembly.get(), "upper", 0, 0));
+  TRY(make_upper_etc(assembly.get(), lowers));
   std::vector<sys::MountOption> options = {
       {"lowerdir", lowers.c_str()}, {"upperdir", "upper"}, {"workdir", "work"}};
   options.push_back({"userxattr", nullptr});
@@ -272,6 +273,40 @@ Status RootBuilder::make_image_root() {
              sys::make_mount("overlay", options, static_cast<unsigned>(layer_flags(plan_, off_))));
   TRY(sys::move_mount(overlay.get(), assembly.get(), "root"));
   TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
+  return {};
+}
+
+Status RootBuilder::make_upper_etc(int assembly_fd, std::string_view lowers) {
+  struct stat image_etc{};
+  bool there = false;
+  // Of images over one another the topmost that has it.
+  while (!there && !lowers.empty()) {
+    const std::string name = std::string(lowers.substr(0, lowers.find(':'))) + "/etc";
+    lowers.remove_prefix(std::min(lowers.size(), name.size() - 3));
+    there = ::fstatat(assembly_fd, name.c_str(), &image_etc, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!there && errno != ENOENT) return fail_errno("stat " + name);
+  }
+  // check_mount_points() has the words for it.
+  if (there && !S_ISDIR(image_etc.st_mode)) return {};
+  if (::mkdirat(assembly_fd, "upper/etc", 0755) != 0) return fail_errno("mkdir upper/etc");
+  if (there) {
+    if (::fchownat(assembly_fd, "upper/etc", image_etc.st_uid, image_etc.st_gid, 0) != 0)
+      return fail_errno("chown upper/etc");
+    if (::fchmodat(assembly_fd, "upper/etc", image_etc.st_mode & 07777, 0) != 0)
+      return fail_errno("chmod upper/etc");
+  } else {
+    TRY(own(assembly_fd, "upper/etc", 0, 0));
+  }
+  TRY_ASSIGN(const Fd etc, sys::openat2(assembly_fd, "upper/etc", O_RDONLY | O_DIRECTORY, 0,
+                                        RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+  TRY(write_own_files(etc.get()));
+  etc_is_made_ = true;
+  return {};
+}
+
+Status RootBuilder::write_own_files(int etc_fd) {
+  for (const image::GeneratedFile& file : image::sandbox_files(plan_.hostname, random_hex(32)))
+    TRY(write_new(etc_fd, etc_name(file).c_str(), file.contents, file.mode));
   return {};
 }
 
@@ -450,15 +485,10 @@ Status RootBuilder::make_system() {
 
 Status RootBuilder::make_etc() {
   TRY(steps_.enter("etc"));
+  if (etc_is_made_) return {};
   TRY_ASSIGN(const Fd etc, sys::openat2(root_.get(), "etc", O_RDONLY | O_DIRECTORY, 0,
                                         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
-  const std::vector<image::GeneratedFile> own_files =
-      image::sandbox_files(plan_.hostname, random_hex(32));
-  if (plan_.image != PlanImage::kHost) {
-    for (const image::GeneratedFile& file : own_files)
-      TRY(write_new(etc.get(), etc_name(file).c_str(), file.contents, file.mode));
-    return {};
-  }
+  if (plan_.image != PlanImage::kHost) return write_own_files(etc.get());
   if (is_off(off_, Mechanism::kGeneratedEtc)) {
     TRY_ASSIGN(const Fd host_etc, open_path(AT_FDCWD, "/etc"));
     return bind(host_etc.get(), root_.get(), "etc", safe_flags());
@@ -470,7 +500,7 @@ Status RootBuilder::make_etc() {
   }
   TRY(sys::move_mount(kept.get(), etc.get(), ""));
   TRY_ASSIGN(const Fd shown, open_path(root_.get(), "etc"));
-  for (const image::GeneratedFile& file : own_files) {
+  for (const image::GeneratedFile& file : image::sandbox_files(plan_.hostname, random_hex(32))) {
     // The kept files are those of the default host name; only the machine id always differs.
     const std::string name = etc_name(file);
     if (plan_.hostname == image::kDefaultHostname && name != "machine-id") continue;

@@ -56,6 +56,10 @@ class RootBuilder {
   Status make_layer();
   Status make_host_root();
   Status make_image_root();
+  // The sandbox's own files of /etc, where the overlay will find them: made through it, each would
+  // first be taken off the image by a whiteout, and the directory copied.
+  Status make_upper_etc(int assembly_fd, std::string_view lowers);
+  Status write_own_files(int etc_fd);
   // A directory of the root that is there in any case; of an image's it belongs to root.
   Status make_missing(const char* name, unsigned mode);
   Status make_directories();
@@ -80,6 +84,7 @@ class RootBuilder {
   Steps& steps_;
   Fd layer_, boot_id_;
   Fd root_;  // the new root, attached
+  bool etc_is_made_ = false;
 };
 
 }  // namespace caisson::wall
