@@ -91,7 +91,7 @@ class FakeFleet final : public fleet::Fleet {
     FakeServed& served = add(id, team);
     fleet::SandboxView& view = served.view_now;
     view.template_id = view.alias = new_sandbox.template_name;
-    view.end = start() + new_sandbox.timeout;
+    view.end = start() + new_sandbox.timeout.value_or(std::chrono::seconds(300));
     view.metadata = new_sandbox.metadata;
     view.on_timeout = new_sandbox.on_timeout;
     view.auto_resume = new_sandbox.auto_resume;
@@ -179,6 +179,13 @@ class FakeFleet final : public fleet::Fleet {
     samples_from = from;
     samples_to = to;
     return samples_now;
+  }
+  fleet::Counts counts() const override {
+    fleet::Counts counts;
+    for (const auto& [id, served] : sandboxes) {
+      ++(served->view().state == fleet::State::kRunning ? counts.running : counts.paused);
+    }
+    return counts;
   }
 
  private:

@@ -120,9 +120,8 @@ std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const 
                         state_ == State::kStarting ? "starting\n" : "stopping\n");
   }
   if (path != "/metrics") return std::nullopt;
-  return Answer::text(
-      200, kPrometheus,
-      instruments_.text({parts_.server_counts(), parts_.backend.fleet.all_running().size()}));
+  return Answer::text(200, kPrometheus,
+                      instruments_.text({parts_.server_counts(), parts_.backend.fleet.counts()}));
 }
 
 void Service::log_request(const RecordedExchange& exchange, const Trace& trace,

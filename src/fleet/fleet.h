@@ -35,8 +35,8 @@ enum class Resume : std::uint8_t { kWhatWasKept, kReboot };
 
 // What is to be made. Values are as the client gave them; create() judges them.
 struct NewSandbox {
-  std::string template_name;  // a template's name or id, or the name of an image
-  std::chrono::seconds timeout{300};
+  std::string template_name;                    // a template's name or id, or the name of an image
+  std::optional<std::chrono::seconds> timeout;  // nullopt: the server's usual one
   enum class OnTimeout : std::uint8_t { kKill, kPause } on_timeout = OnTimeout::kKill;
   Keep on_timeout_keeps = Keep::kMemory;  // for kPause
   bool auto_resume = false;
@@ -111,6 +111,16 @@ struct Sample {
   std::uint64_t disk_used = 0, disk_total = 0;
 };
 
+// For metrics.
+struct Counts {
+  std::size_t running = 0, paused = 0;
+  // Creates and resumes that were refused: the team, or the whole server, has as many as it may.
+  std::uint64_t refused_by_quota = 0, refused_full = 0;
+  // Sandboxes made ahead: how many there are and should be; creates that found one or found none.
+  std::size_t pool_ready = 0, pool_wanted = 0;
+  std::uint64_t pool_taken = 0, pool_missed = 0;
+};
+
 class Fleet {
  public:
   virtual ~Fleet() = default;
@@ -142,6 +152,7 @@ class Fleet {
   virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                               std::optional<WallClock::time_point> from,
                                               std::optional<WallClock::time_point> to) = 0;
+  virtual Counts counts() const = 0;
 };
 
 }  // namespace caisson::fleet

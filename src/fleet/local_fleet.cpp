@@ -41,6 +41,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   };
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
+  std::uint64_t refused_by_quota = 0, refused_full = 0;
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -49,21 +50,33 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                        !found->second.sandbox->ended();
     return there ? &found->second : nullptr;
   }
-  std::size_t running(std::string_view team) const {
-    const auto under_way = creating.find(team);
-    return (under_way == creating.end() ? 0 : under_way->second) +
-           static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
-             return entry.second.record.team == team && !entry.second.sandbox->ended() &&
-                    entry.second.sandbox->view().state == fleet::State::kRunning;
-           }));
+  static bool is(const Entry& entry, fleet::State state) {
+    return !entry.sandbox->ended() && entry.sandbox->view().state == state;
   }
-  std::size_t paused(std::string_view team) const {
+  std::size_t count(fleet::State state, std::string_view team) const {
     return static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
-      return entry.second.record.team == team && !entry.second.sandbox->ended() &&
-             entry.second.sandbox->view().state == fleet::State::kPaused;
+      return entry.second.record.team == team && is(entry.second, state);
     }));
   }
-  Status check(std::string_view team, seconds timeout) const;
+  std::size_t count(fleet::State state) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(entries, [&](const auto& entry) { return is(entry.second, state); }));
+  }
+  // What is being made counts as if it ran.
+  std::size_t running(std::string_view team) const {
+    const auto under_way = creating.find(team);
+    return count(fleet::State::kRunning, team) +
+           (under_way == creating.end() ? 0 : under_way->second);
+  }
+  std::size_t running() const {
+    std::size_t all = count(fleet::State::kRunning);
+    for (const auto& [team, under_way] : creating) all += under_way;
+    return all;
+  }
+  // Whether the team may live so long with one, and have one more that runs. What it answers is
+  // true until the loop's next turn.
+  static Status check_life(const Quota& quota, seconds timeout);
+  Status check(const Quota& quota, std::string_view team, seconds timeout);
   // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
   io::Async<Result<std::unique_ptr<BoxClient>>> reach(std::string host_id);
   // The state that its supervisor tells.
@@ -74,7 +87,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   void forget(const LocalSandbox& ended);
   void fill_tokens(Record& record) const;
 
-  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, NewSandbox wanted);
+  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, NewSandbox wanted,
+                                                        Quota quota);
   io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox);
   io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout);
   void look_at_deadlines();
@@ -83,19 +97,31 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                                    std::shared_ptr<LocalSandbox> sandbox);
 };
 
-Status LocalFleet::State::check(std::string_view team, seconds timeout) const {
-  const Quota quota = options.quota(team);
-  if (timeout > quota.longest)
-    return fail(Error::invalid("timeout: found " + std::to_string(timeout.count()) +
-                               " seconds, allowed are at most " +
-                               std::to_string(quota.longest.count())));
-  if (running(team) >= quota.sandboxes)
-    return fail(Error::exhausted("you have " + std::to_string(quota.sandboxes) +
-                                 " running sandboxes, which is as many as your team may have"));
-  if (paused(team) > quota.paused)
-    return fail(Error::exhausted("you have more than " + std::to_string(quota.paused) +
-                                 " paused sandboxes, which is as many as your team may have"));
-  return {};
+Status LocalFleet::State::check_life(const Quota& quota, seconds timeout) {
+  if (timeout <= quota.longest) return {};
+  return fail(Error::invalid("timeout: found " + std::to_string(timeout.count()) +
+                             " seconds, allowed are at most " +
+                             std::to_string(quota.longest.count())));
+}
+
+Status LocalFleet::State::check(const Quota& quota, std::string_view team, seconds timeout) {
+  TRY(check_life(quota, timeout));
+  std::string refusal;
+  if (running(team) >= quota.sandboxes) {
+    refusal = "you have " + std::to_string(quota.sandboxes) +
+              " running sandboxes, which is as many as your team may have";
+  } else if (count(fleet::State::kPaused, team) > quota.paused) {
+    refusal = "you have more than " + std::to_string(quota.paused) +
+              " paused sandboxes, which is as many as your team may have";
+  }
+  if (!refusal.empty()) {
+    ++refused_by_quota;
+    return fail(Error::exhausted(std::move(refusal)));
+  }
+  if (running() < options.most_running) return {};
+  ++refused_full;
+  return fail(Error::exhausted("the server runs " + std::to_string(options.most_running) +
+                               " sandboxes, which is as many as it may"));
 }
 
 void LocalFleet::State::fill_tokens(Record& record) const {
@@ -176,8 +202,10 @@ void LocalFleet::State::believe(std::string_view usage, SandboxView& view) {
 }
 
 io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
-                                                                         NewSandbox wanted) {
+                                                                         NewSandbox wanted,
+                                                                         Quota quota) {
   CO_TRY_ASSIGN(Template from, co_await options.find_template(team, wanted.template_name));
+  CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
   Record record{.team = team,
                 .image = from.recipe.image,
@@ -185,7 +213,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
                 .user = ready.made.user,
                 .workdir = ready.made.workdir,
                 .secure = wanted.secure,
-                .timeout = wanted.timeout,
+                .timeout = *wanted.timeout,
                 .env = std::move(from.env)};
   for (auto& [name, value] : wanted.env) record.env[name] = std::move(value);
   record.cpu_milli = from.recipe.cpu_milli.value_or(0);
@@ -194,7 +222,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   view.template_id = std::move(from.id);
   view.alias = std::move(from.alias);
   view.started = WallClock::now();
-  view.end = view.started + wanted.timeout;
+  view.end = view.started + record.timeout;
   view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
   view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
   view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
@@ -317,10 +345,13 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::create(std::string team, 
   if (wanted.on_timeout == NewSandbox::OnTimeout::kPause && wanted.on_timeout_keeps == Keep::kFiles)
     co_return fail(
         Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
-  if (auto allowed = state->check(team, wanted.timeout); !allowed.has_value())
-    co_return fail(std::move(allowed).error());
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
+  const seconds timeout =
+      wanted.timeout.value_or(std::min(state->options.usual_life, quota.longest));
+  wanted.timeout = timeout;
+  CO_TRY(state->check(quota, team, timeout));
   ++state->creating[team];
-  auto made = co_await state->make(team, std::move(wanted));
+  auto made = co_await state->make(team, std::move(wanted), quota);
   if (--state->creating[team] == 0) state->creating.erase(team);
   if (!made.has_value()) co_return fail(std::move(made).error());
   co_return std::shared_ptr<Served>(std::move(*made));
@@ -374,11 +405,12 @@ io::Async<Status> LocalFleet::kill(std::string team, std::string id) {
 io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seconds from_now,
                                           Timeout how) {
   const auto state = state_;
+  if (state->find(team, id) == nullptr) co_return fail(no_sandbox(id));
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
+  CO_TRY(State::check_life(quota, from_now));
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
-  if (from_now > state->options.quota(team).longest)
-    co_return fail(state->check(team, from_now).error());
   if (sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   const auto end = WallClock::now() + from_now;
@@ -410,6 +442,8 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
 io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
                                             Resume how) {
   const auto state = state_;
+  if (state->find(team, id) == nullptr) co_return fail(no_sandbox(id));
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
@@ -419,8 +453,7 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
   }
   if (how == Resume::kReboot)
     co_return fail(Error(Code::kUnimplemented, "a resume that boots anew is not there yet"));
-  if (auto allowed = state->check(team, timeout); !allowed.has_value())
-    co_return fail(std::move(allowed).error());
+  CO_TRY(state->check(quota, team, timeout));
   entry->record.timeout = timeout;
   CO_TRY(co_await state->resume(sandbox, timeout));
   co_return true;
@@ -429,11 +462,12 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
 io::Async<bool> LocalFleet::resume_for_traffic(std::shared_ptr<Served> sandbox) {
   const auto state = state_;
   const std::string id = sandbox->view().id, team = sandbox->team();
+  const auto quota = co_await state->options.quota(team);
   auto* entry = state->find(team, id);
   if (entry == nullptr || !entry->sandbox->view().auto_resume) co_return false;
   const auto own = entry->sandbox;
   const seconds timeout = std::max(entry->record.timeout, seconds(1));
-  if (!state->check(team, timeout).has_value()) co_return false;
+  if (!quota.has_value() || !state->check(*quota, team, timeout).has_value()) co_return false;
   const auto resumed = co_await state->resume(own, timeout);
   co_return resumed.has_value();
 }
@@ -464,6 +498,18 @@ io::Async<void> LocalFleet::close_pool() {
 
 void LocalFleet::start_pool() {
   state_->pool.start();
+}
+
+Counts LocalFleet::counts() const {
+  const Pool::Counts pool = state_->pool.counts();
+  return {.running = state_->count(fleet::State::kRunning),
+          .paused = state_->count(fleet::State::kPaused),
+          .refused_by_quota = state_->refused_by_quota,
+          .refused_full = state_->refused_full,
+          .pool_ready = pool.ready,
+          .pool_wanted = pool.wanted,
+          .pool_taken = pool.taken_total,
+          .pool_missed = pool.missed_total};
 }
 
 Pool::Counts LocalFleet::pool_counts() const {

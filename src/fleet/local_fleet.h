@@ -15,6 +15,7 @@
 #include "fleet/fleet.h"
 #include "fleet/local_sandbox.h"
 #include "fleet/pool.h"
+#include "fleet/quota.h"
 #include "fleet/records.h"
 
 namespace caisson::fleet {
@@ -24,21 +25,19 @@ struct Template {
   std::string id;     // [a-z0-9-_]+; of an image that stands for itself its name
   std::string alias;  // may be empty
   Recipe recipe;
+  Limits limits = Limits::kUsual;  // of the recipe
   std::map<std::string, std::string> env;
-};
-
-// What a team may have at once.
-struct Quota {
-  std::size_t sandboxes = 1000;  // running
-  std::size_t paused = 1000;     // beside these: their memory is kept
-  std::chrono::seconds longest{24 * 3600};
 };
 
 struct FleetOptions {
   Pool::Sizes pool;
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
-  std::function<Quota(std::string_view team)> quota;
+  // Error: not_found (the team). On the loop, as above.
+  std::function<io::Async<Result<Quota>>(std::string team)> quota;
+  std::size_t most_running = 1000;  // of all teams
+  // How long a sandbox lives whose client said nothing; less where its team may have only less.
+  std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
   Pool::Make make = make_sandbox;
@@ -77,7 +76,7 @@ class LocalFleet final : public Fleet {
                                       std::optional<WallClock::time_point> from,
                                       std::optional<WallClock::time_point> to) override;
 
-  // What is ready, for metrics.
+  Counts counts() const override;
   Pool::Counts pool_counts() const;
   std::size_t size() const;
 

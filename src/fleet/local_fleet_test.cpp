@@ -64,14 +64,21 @@ class LocalFleetTest : public testing::Test {
   FleetOptions options() {
     FleetOptions options;
     options.pool = pool_;
-    options.find_template = [](std::string, std::string name) -> io::Async<Result<Template>> {
+    options.find_template = [this](std::string, std::string name) -> io::Async<Result<Template>> {
       if (name != "base") co_return fail(Error::not_found("template '" + name + "' not found"));
       co_return Template{.id = "base-id",
                          .alias = "base",
                          .recipe = {.image = "user"},
+                         .limits = limits_,
                          .env = {{"A", "template"}, {"B", "template"}}};
     };
-    options.quota = [this](std::string_view) { return quota_; };
+    options.quota = [this](std::string team) -> io::Async<Result<Quota>> {
+      if (team == "nobody") co_return fail(Error::not_found("no team \"nobody\""));
+      co_await io::Loop::sleep({});  // as a database answers: later
+      co_return quota_;
+    };
+    options.most_running = most_running_;
+    options.usual_life = seconds(77);
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
     };
@@ -82,6 +89,8 @@ class LocalFleetTest : public testing::Test {
   FakeHost host_;
   Kept kept_;
   Quota quota_;
+  std::size_t most_running_ = 1000;
+  Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
 };
 
@@ -94,7 +103,7 @@ io::Async<bool> until(std::function<bool()> true_now) {
   co_return false;
 }
 
-const NewSandbox kBase{.template_name = "base"};
+const NewSandbox kBase{.template_name = "base", .timeout = seconds(300)};
 
 TEST_F(LocalFleetTest, MakesFindsAndKillsASandbox) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
@@ -197,6 +206,84 @@ TEST_F(LocalFleetTest, OfManyAtOnceNoneGoesOverTheQuota) {
     const bool all = co_await until([&] { return resumed + refused == 3; });
     EXPECT_TRUE(all);
     EXPECT_EQ(resumed, 2);
+  });
+}
+
+TEST_F(LocalFleetTest, OfABurstOfCreatesNoneGoesOverTheQuota) {
+  quota_.sandboxes = 5;
+  pool_ = {{Recipe{.image = "user"}, 3}};
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    fleet.start_pool();
+    const bool ready = co_await until([&] { return fleet.pool_counts().ready == 3; });
+    EXPECT_TRUE(ready);
+    int made = 0, refused = 0;
+    auto create = [](LocalFleet& of, int& yes, int& no) -> io::Async<void> {
+      const auto done = co_await of.create("team", kBase);
+      ++(done.has_value() ? yes : no);
+      if (!done.has_value()) EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
+    };
+    for (int i = 0; i < 20; ++i) current_loop->spawn(create(fleet, made, refused));
+    const bool all = co_await until([&] { return made + refused == 20; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(made, 5);
+    EXPECT_EQ(fleet.counts().running, 5u);
+    EXPECT_EQ(fleet.counts().refused_by_quota, 15u);
+    EXPECT_EQ(fleet.counts().pool_taken, 3u);
+  });
+}
+
+TEST_F(LocalFleetTest, AllTeamsTogetherHaveALimit) {
+  most_running_ = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    for (const char* team : {"one", "two"}) {
+      const auto made = co_await fleet.create(team, kBase);
+      EXPECT_TRUE(made.has_value());
+    }
+    const auto third = co_await fleet.create("three", kBase);
+    EXPECT_EQ(third.error().code(), Code::kResourceExhausted);
+    EXPECT_THAT(third.error().message(), HasSubstr("the server runs 2 sandboxes"));
+    EXPECT_EQ(fleet.counts().refused_full, 1u);
+    EXPECT_EQ(fleet.counts().refused_by_quota, 0u);
+  });
+}
+
+TEST_F(LocalFleetTest, WithoutItsQuotaATeamGetsNothing) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto made = co_await fleet.create("nobody", kBase);
+    EXPECT_EQ(made.error().code(), Code::kNotFound);
+    EXPECT_TRUE(test.kept_.empty());
+  });
+}
+
+TEST_F(LocalFleetTest, ATeamThatMayHaveLessOfOneSandboxGetsLess) {
+  quota_.cpu_milli = 500;
+  quota_.memory_bytes = 64ull << 20;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    EXPECT_EQ((*made)->view().memory_mib, 64u);
+    EXPECT_EQ(test.kept_.begin()->second.cpu_milli, 500u);
+  });
+}
+
+TEST_F(LocalFleetTest, WhoAsksForNoTimeGetsTheUsualOneOrAllThatTheTeamMayHave) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto usual = co_await fleet.create("team", {.template_name = "base"});
+    EXPECT_EQ((*usual)->view().end - (*usual)->view().started, seconds(77));
+    test.quota_.longest = seconds(50);
+    const auto shorter = co_await fleet.create("team", {.template_name = "base"});
+    EXPECT_EQ((*shorter)->view().end - (*shorter)->view().started, seconds(50));
+  });
+}
+
+TEST_F(LocalFleetTest, ATemplateThatAsksForTooMuchIsRefused) {
+  quota_.memory_bytes = 1ull << 30;
+  limits_ = Limits::kAsked;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto fits = co_await fleet.create("team", kBase);
+    EXPECT_TRUE(fits.has_value());
+    test.quota_.memory_bytes = 64ull << 20;
+    const auto refused = co_await fleet.create("team", kBase);
+    EXPECT_EQ(refused.error().message(), "limits.memory: found 512MiB; allowed is 64MiB at most");
   });
 }
 

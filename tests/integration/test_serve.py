@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a server that dies or is stopped leaves, and what the next one finds: sandboxes, their running
 commands, deadlines and states. By E2B's wire as it is, without an SDK."""
+import concurrent.futures
 import json
 import pathlib
 import signal
@@ -118,6 +119,27 @@ class Restart(unittest.TestCase):
         self.assertEqual(self.server.stop(), 0)
         self.assertTrue(harness.wait_until(lambda: self.server.sandboxes() == [sandbox["sandboxID"]], 10),
                         self.server.sandboxes())
+
+    def test_a_teams_quota_holds_in_a_burst(self):
+        state = self.server.caller.env["CAISSON_STATE_DIR"]
+        done = self.server.caller.caisson("team", "create", "small", "--max-running", "2", "--max-memory", "64MiB",
+                                          "--max-lifetime", "2m", "--state-dir", state)
+        self.assertEqual(done.returncode, 0, done)
+        self.server.key, key = self.server.new_key("--team", "small"), self.server.key
+        self.addCleanup(setattr, self.server, "key", key)
+        wanted = {"templateID": "base", "timeout": 100}
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda _: self.ask("POST", "/v2/sandboxes", wanted), range(8)))
+        self.assertEqual(sorted(status for status, _ in answers), [201] * 2 + [429] * 6)
+        for status, answer in answers:
+            if status == 429:
+                answer = json.loads(answer)
+                self.assertEqual(answer["code"], 429)
+                self.assertIn("2 running sandboxes", answer["message"])
+        self.assertEqual({found["memoryMB"] for found in self.listed().values()}, {64})
+        status, answer = self.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 121})
+        self.assertEqual(status, 400, answer)
+        self.assertIn(b'caisson_sandboxes_refused_total{limit="team"} 6\n', self.ask("GET", "/metrics")[1])
 
     def test_a_second_server_of_the_same_folders_is_refused(self):
         caller = self.server.caller

@@ -34,7 +34,7 @@ TEST_F(SandboxesTest, TheNewDialectIsSecureAndLivesLonger) {
   const FakeExchange exchange = call("POST", "/v2/sandboxes", R"({"templateID":"base"})");
   EXPECT_EQ(exchange.status, 201);
   EXPECT_EQ(*exchange.answer_json().find("envdAccessToken"), json::Value("token-of-i1"));
-  EXPECT_EQ(fleet.wanted.timeout, seconds(300));
+  EXPECT_EQ(fleet.wanted.timeout, std::nullopt);  // the server's usual one
 }
 
 TEST_F(SandboxesTest, EverythingThatIsAskedForIsPassedOn) {
