@@ -293,7 +293,7 @@ io::Async<void> Program::drain() {
   service_->set_state(Service::State::kStopping);
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
-  co_await fleet_->close_pool();
+  co_await fleet_->close();
   loop_.stop();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/e2b/list.h"
+#include "api/e2b/logs.h"
 #include "api/e2b/nameless.h"
 #include "api/e2b/not_here.h"
 #include "api/e2b/sandboxes.h"
@@ -21,8 +22,8 @@ bool is_read(const http::Exchange& exchange) {
 }  // namespace
 
 Service::Service(Parts parts) : parts_(std::move(parts)) {
-  for (const auto routes : {e2b::sandbox_routes(), e2b::list_routes(), e2b::template_routes(),
-                            e2b::routes_not_here(), v1_routes()}) {
+  for (const auto routes : {e2b::sandbox_routes(), e2b::list_routes(), e2b::log_routes(),
+                            e2b::template_routes(), e2b::routes_not_here(), v1_routes()}) {
     routes_.insert(routes_.end(), routes.begin(), routes.end());
   }
   for (const Route& route : routes_) router_.add(route.method, route.pattern);

@@ -66,6 +66,22 @@ struct SandboxView {
   std::string traffic_token;  // empty: none is asked for
 };
 
+// An entry of a sandbox's log: what happened to it, and what was run in it. No output, no arguments
+// and no variables: they may be secret, and the log is kept on disk.
+struct Event {
+  WallClock::time_point time;
+  enum class Level : std::uint8_t { kDebug, kInfo, kWarn, kError } level = Level::kInfo;
+  std::string message;
+  std::map<std::string, std::string> fields;
+};
+struct EventQuery {
+  std::optional<WallClock::time_point> from, to;  // both inclusive
+  Event::Level least = Event::Level::kDebug;
+  std::string text;  // that the message holds
+  enum class Order : std::uint8_t { kOldestFirst, kNewestFirst } order = Order::kOldestFirst;
+  std::uint32_t limit = 1000;
+};
+
 // One sandbox of a running server; held by shared_ptr, since requests of its clients outlive its
 // end. Belongs to the loop.
 class Served {
@@ -85,6 +101,9 @@ class Served {
   virtual bool ended() const = 0;
   // Wakes at the end.
   virtual io::Async<void> wait_ended() = 0;
+  // Puts an entry into its log, with the time of now.
+  virtual void note(Event::Level level, std::string message,
+                    std::map<std::string, std::string> fields = {}) = 0;
 };
 
 struct ListQuery {
@@ -119,6 +138,8 @@ struct Counts {
   // Sandboxes made ahead: how many there are and should be; creates that found one or found none.
   std::size_t pool_ready = 0, pool_wanted = 0;
   std::uint64_t pool_taken = 0, pool_missed = 0;
+  // Entries of sandboxes' logs that could not be written.
+  std::uint64_t events_lost = 0;
 };
 
 class Fleet {
@@ -152,6 +173,9 @@ class Fleet {
   virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                               std::optional<WallClock::time_point> from,
                                               std::optional<WallClock::time_point> to) = 0;
+  // Its log, also of one that has ended, as long as it is kept. Error: not_found.
+  virtual io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                                       EventQuery query) = 0;
   virtual Counts counts() const = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/time_text.h"
 #include "fleet/page_token.h"
 
 namespace caisson::fleet {
@@ -17,6 +18,9 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kSampleEvery = seconds(5);
 constexpr auto kRemovalTime = seconds(10);
+constexpr std::size_t kMostNoted = 4096;
+// Who did something to a sandbox, as its log says it.
+constexpr std::string_view kRequest = "request", kDeadline = "deadline", kTraffic = "traffic";
 
 Error no_sandbox(std::string_view id) {
   return Error::not_found("sandbox \"" + std::string(id) + "\" was not found");
@@ -41,7 +45,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   };
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
-  std::uint64_t refused_by_quota = 0, refused_full = 0;
+  std::vector<Noted> noted;                                  // to be written
+  std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -84,13 +89,19 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
   // Writes what has changed.
   io::Async<Status> save(std::string id);
-  void forget(const LocalSandbox& ended);
+  void forget(LocalSandbox& ended);
+  void note(const std::string& team, const std::string& id, Event event);
+  io::Async<void> write_noted();
+  static io::Async<void> write(std::shared_ptr<State> self) { co_await self->write_noted(); }
   void fill_tokens(Record& record) const;
 
   io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, NewSandbox wanted,
                                                         Quota quota);
-  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox);
-  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout);
+  // `why`: for the log.
+  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, std::string_view why);
+  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout,
+                           std::string_view why);
+  static bool kill(LocalSandbox& sandbox, std::string_view why);
   void look_at_deadlines();
   static io::Async<void> clock(std::shared_ptr<State> self);
   static io::Async<void> timed_out(std::shared_ptr<State> self,
@@ -140,11 +151,33 @@ void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record
   sandbox->on_end([weak](LocalSandbox& ended) {
     if (const auto state = weak.lock(); state != nullptr) state->forget(ended);
   });
+  sandbox->on_note([weak](const LocalSandbox& of, Event event) {
+    if (const auto state = weak.lock(); state != nullptr)
+      state->note(of.team(), of.view().id, std::move(event));
+  });
   const std::string id = record.view.id;
   entries.insert_or_assign(id, Entry{std::move(sandbox), std::move(record)});
 }
 
-void LocalFleet::State::forget(const LocalSandbox& ended) {
+void LocalFleet::State::note(const std::string& team, const std::string& id, Event event) {
+  if (noted.size() < kMostNoted) {
+    noted.push_back({.team = team, .sandbox = id, .event = std::move(event)});
+  } else {
+    ++events_lost;
+  }
+}
+
+// A few at a time cost what one does. Who reads afterwards finds them: the database does its work
+// in order.
+io::Async<void> LocalFleet::State::write_noted() {
+  if (noted.empty()) co_return;
+  const std::size_t count = noted.size();
+  const Status written = co_await records->add_events(std::exchange(noted, {}));
+  if (!written.has_value()) events_lost += count;
+}
+
+void LocalFleet::State::forget(LocalSandbox& ended) {
+  if (!ended.killed()) ended.note(Event::Level::kWarn, "the sandbox ended by itself");
   const std::string id = ended.view().id;
   // Who looks through the entries may be the one that ended it.
   loop.post([self = shared_from_this(), id] {
@@ -244,6 +277,8 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
     co_return fail(std::move(put).error());
   }
   add(sandbox, std::move(record));
+  sandbox->note(Event::Level::kInfo, "the sandbox was made",
+                {{"template", sandbox->view().template_id}});
   if (sandbox->ended()) {
     forget(*sandbox);
     co_return fail(Error::unavailable("the sandbox ended before it was used"));
@@ -251,27 +286,36 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   co_return sandbox;
 }
 
-io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox) {
+io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox,
+                                           std::string_view why) {
   CO_TRY(co_await sandbox->freeze());
+  sandbox->note(Event::Level::kInfo, "the sandbox was paused", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
 }
 
-io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox,
-                                            seconds timeout) {
+io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout,
+                                            std::string_view why) {
   // Counted as running while it becomes so.
   const std::string team = sandbox->team();
   ++creating[team];
   const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout);
   if (--creating[team] == 0) creating.erase(team);
   CO_TRY(thawed);
+  sandbox->note(Event::Level::kInfo, "the sandbox was resumed", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
+}
+
+bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
+  if (sandbox.ended()) return false;
+  sandbox.note(Event::Level::kInfo, "the sandbox was killed", {{"by", std::string(why)}});
+  return sandbox.kill();
 }
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused = co_await self->pause(sandbox);
+  const auto paused = co_await self->pause(sandbox, kDeadline);
   // What cannot be paused does not outlive its time.
-  if (!paused.has_value() && sandbox->due(WallClock::now())) sandbox->kill();
+  if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
 
 void LocalFleet::State::look_at_deadlines() {
@@ -279,7 +323,7 @@ void LocalFleet::State::look_at_deadlines() {
   for (auto& [id, entry] : entries) {
     if (!entry.sandbox->due(now) || entry.sandbox->busy()) continue;
     if (entry.sandbox->view().on_timeout == NewSandbox::OnTimeout::kKill) {
-      entry.sandbox->kill();
+      kill(*entry.sandbox, kDeadline);
     } else {
       loop.spawn(timed_out(shared_from_this(), entry.sandbox));
     }
@@ -291,6 +335,7 @@ io::Async<void> LocalFleet::State::clock(std::shared_ptr<State> self) {
   while (!self->closed) {
     co_await io::Loop::sleep(kTick);
     self->look_at_deadlines();
+    if (!self->noted.empty()) self->loop.spawn(write(self));
     if (io::Clock::now() < next_sample) continue;
     next_sample = io::Clock::now() + kSampleEvery;
     std::vector<std::shared_ptr<LocalSandbox>> all;
@@ -318,6 +363,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     auto client = co_await state->reach(record.host_id);
     if (!client.has_value()) {
       ++adopted.lost;
+      state->note(record.team, id,
+                  {.time = WallClock::now(),
+                   .level = Event::Level::kWarn,
+                   .message = "the sandbox ended while no server ran",
+                   .fields = {}});
       std::ignore = co_await state->records->remove(id);
       continue;
     }
@@ -395,7 +445,7 @@ io::Async<Status> LocalFleet::kill(std::string team, std::string id) {
   const auto* entry = state_->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
-  if (!sandbox->kill()) co_return fail(no_sandbox(id));
+  if (!State::kill(*sandbox, kRequest)) co_return fail(no_sandbox(id));
   // It is gone for clients; removing takes its time beside them, and is awaited so that who kills
   // many does not outrun the host.
   co_await sandbox->wait_removed(kRemovalTime);
@@ -417,12 +467,14 @@ io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seco
   if (from_now.count() <= 0) {
     entry->record.timeout = seconds(0);
     if (sandbox->view().on_timeout == NewSandbox::OnTimeout::kPause)
-      co_return co_await state->pause(sandbox);
-    sandbox->kill();
+      co_return co_await state->pause(sandbox, kDeadline);
+    State::kill(*sandbox, kDeadline);
     co_return Status{};
   }
   entry->record.timeout = from_now;
   CO_TRY(co_await sandbox->set_end(end, how));
+  sandbox->note(Event::Level::kDebug, "the sandbox's deadline was moved",
+                {{"ends", time_text(sandbox->view().end)}});
   co_return co_await state->save(id);
 }
 
@@ -436,7 +488,7 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
     co_return fail(
         Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
   const auto sandbox = entry->sandbox;
-  co_return co_await state->pause(sandbox);
+  co_return co_await state->pause(sandbox, kRequest);
 }
 
 io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
@@ -455,7 +507,7 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
     co_return fail(Error(Code::kUnimplemented, "a resume that boots anew is not there yet"));
   CO_TRY(state->check(quota, team, timeout));
   entry->record.timeout = timeout;
-  CO_TRY(co_await state->resume(sandbox, timeout));
+  CO_TRY(co_await state->resume(sandbox, timeout, kRequest));
   co_return true;
 }
 
@@ -468,7 +520,7 @@ io::Async<bool> LocalFleet::resume_for_traffic(std::shared_ptr<Served> sandbox) 
   const auto own = entry->sandbox;
   const seconds timeout = std::max(entry->record.timeout, seconds(1));
   if (!quota.has_value() || !state->check(*quota, team, timeout).has_value()) co_return false;
-  const auto resumed = co_await state->resume(own, timeout);
+  const auto resumed = co_await state->resume(own, timeout, kTraffic);
   co_return resumed.has_value();
 }
 
@@ -491,9 +543,17 @@ std::set<std::string> LocalFleet::host_ids() const {
   return ids;
 }
 
-io::Async<void> LocalFleet::close_pool() {
+io::Async<void> LocalFleet::close() {
   const auto state = state_;
   co_await state->pool.close(kRemovalTime);
+  co_await state->write_noted();
+}
+
+io::Async<Result<std::vector<Event>>> LocalFleet::events(std::string team, std::string id,
+                                                         EventQuery query) {
+  const auto state = state_;
+  co_await state->write_noted();
+  co_return co_await state->records->events(std::move(team), std::move(id), std::move(query));
 }
 
 void LocalFleet::start_pool() {
@@ -509,7 +569,8 @@ Counts LocalFleet::counts() const {
           .pool_ready = pool.ready,
           .pool_wanted = pool.wanted,
           .pool_taken = pool.taken_total,
-          .pool_missed = pool.missed_total};
+          .pool_missed = pool.missed_total,
+          .events_lost = state_->events_lost};
 }
 
 Pool::Counts LocalFleet::pool_counts() const {

@@ -57,8 +57,8 @@ class LocalFleet final : public Fleet {
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();
-  // Ends those that nobody has; for the server's end.
-  io::Async<void> close_pool();
+  // Ends those that nobody has, and writes what is still to be written; for the server's end.
+  io::Async<void> close();
 
   io::Async<Result<std::shared_ptr<Served>>> create(std::string team, NewSandbox wanted) override;
   std::shared_ptr<Served> find(std::string_view team, std::string_view id) override;
@@ -76,6 +76,8 @@ class LocalFleet final : public Fleet {
                                       std::optional<WallClock::time_point> from,
                                       std::optional<WallClock::time_point> to) override;
 
+  io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                               EventQuery query) override;
   Counts counts() const override;
   Pool::Counts pool_counts() const;
   std::size_t size() const;

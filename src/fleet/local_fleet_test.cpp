@@ -35,11 +35,37 @@ class MemoryRecords final : public Records {
     for (const auto& [id, record] : kept_) all.push_back(record);
     co_return all;
   }
+  io::Async<Status> add_events(std::vector<Noted> events) override {
+    if (full_disk) co_return fail(Error::exhausted("the database's disk is full"));
+    for (Noted& one : events) events_.push_back(std::move(one));
+    co_return Status{};
+  }
+  io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                               EventQuery) override {
+    std::vector<Event> found;
+    for (const Noted& one : events_) {
+      if (one.team == team && one.sandbox == id) found.push_back(one.event);
+    }
+    if (found.empty()) co_return fail(Error::not_found("no sandbox " + id));
+    co_return found;
+  }
   static inline bool full_disk = false;
 
  private:
   Kept& kept_;
+  std::vector<Noted> events_;
 };
+
+// What a log says, with who did it.
+std::vector<std::string> texts(const Result<std::vector<Event>>& events) {
+  std::vector<std::string> all;
+  if (!events.has_value()) return all;
+  for (const Event& event : *events) {
+    const auto by = event.fields.find("by");
+    all.push_back(event.message + (by == event.fields.end() ? "" : ", " + by->second));
+  }
+  return all;
+}
 
 io::Loop* current_loop = nullptr;
 
@@ -287,6 +313,43 @@ TEST_F(LocalFleetTest, ATemplateThatAsksForTooMuchIsRefused) {
   });
 }
 
+TEST_F(LocalFleetTest, ASandboxesLogTellsItsLifeAndOutlivesIt) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto resumed = co_await fleet.connect("team", id, seconds(10), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    (*made)->note(Event::Level::kInfo, "a process started");
+    const auto killed = co_await fleet.kill("team", id);
+    EXPECT_TRUE(killed.has_value());
+    const auto log = co_await fleet.events("team", id, {});
+    EXPECT_THAT(texts(log),
+                testing::ElementsAre("the sandbox was made", "the sandbox was paused, request",
+                                     "the sandbox was resumed, request", "a process started",
+                                     "the sandbox was killed, request"));
+    const auto others = co_await fleet.events("other", id, {});
+    EXPECT_EQ(others.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, WhatCannotBeLoggedIsCounted) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto before = co_await fleet.events("team", id, {});
+    EXPECT_TRUE(before.has_value());
+    MemoryRecords::full_disk = true;
+    for (int i = 0; i < 4100; ++i) (*made)->note(Event::Level::kInfo, "one of many");
+    EXPECT_EQ(fleet.counts().events_lost, 4u);  // more are not held
+    const auto after = co_await fleet.events("team", id, {});
+    MemoryRecords::full_disk = false;
+    EXPECT_EQ(after->size(), 1u);
+    EXPECT_EQ(fleet.counts().events_lost, 4100u);
+  });
+}
+
 TEST_F(LocalFleetTest, PausedOnesHaveAQuotaToo) {
   quota_.paused = 0;
   with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
@@ -448,7 +511,7 @@ TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
     const bool replaced =
         co_await until([&] { return test.host_.made() == 4 && fleet.pool_counts().ready == 2; });
     EXPECT_TRUE(replaced);
-    co_await fleet.close_pool();
+    co_await fleet.close();
     EXPECT_EQ(fleet.pool_counts().ready, 0u);
     for (const char* id : {"box200000000", "box300000000"})
       EXPECT_EQ(test.host_.asked(id).back(), ControlOperation::kShutdown) << id;

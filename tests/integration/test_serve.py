@@ -70,6 +70,7 @@ class Restart(unittest.TestCase):
         pid = self.start(running, "while sleep 0.1; do echo x >>/tmp/ticks; done")
         self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/pause", {})[0], 204)
         before = self.listed()
+        self.ask("GET", f"/v2/sandboxes/{running['sandboxID']}/logs")  # what is logged is written by then
 
         self.server.stop(signal.SIGKILL)
         # What ends meanwhile is not there afterwards.
@@ -94,6 +95,13 @@ class Restart(unittest.TestCase):
             lambda: len(self.ask("GET", "/files?path=/tmp/ticks", sandbox=running)[1]) > ticks, 10))
         self.assertEqual(self.ask("GET", "/envs", sandbox=running)[1]["X"], "secret")
         self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/connect", {"timeout": 60})[0], 201)
+        # The logs go on, and that of one that is gone can be read.
+        messages = {name: [entry["message"] for entry in self.ask("GET", f"/v2/sandboxes/{name}/logs")[1]["logs"]]
+                    for name in (running["sandboxID"], paused["sandboxID"], dead["sandboxID"])}
+        self.assertEqual(messages[running["sandboxID"]], ["the sandbox was made", "a process started"])
+        self.assertEqual(messages[paused["sandboxID"]],
+                         ["the sandbox was made", "the sandbox was paused", "the sandbox was resumed"])
+        self.assertEqual(messages[dead["sandboxID"]], ["the sandbox was made", "the sandbox ended while no server ran"])
         self.assertEqual(self.ask("DELETE", f"/sandboxes/{running['sandboxID']}")[0], 204)
         self.assertEqual(self.ask("GET", "/health", sandbox=running)[0], 502)
 

@@ -25,9 +25,6 @@ io::Async<Result<Answer>> builds(Call&) {
       "this server builds no templates; `caisson image build` makes an image, which the server's "
       "configuration can offer as a template");
 }
-io::Async<Result<Answer>> logs(Call&) {
-  return refuse("this server keeps no log of a sandbox; a command's output goes to its client");
-}
 io::Async<Result<Answer>> volumes(Call&) {
   return refuse("this server has no volumes");
 }
@@ -43,8 +40,6 @@ constexpr Route kRoutes[] = {
     {"POST", "/sandboxes/{sandboxID}/fork", snapshot_of},
     {"POST", "/sandboxes/{sandboxID}/snapshots", snapshot_of},
     {"GET", "/snapshots", snapshots},
-    {"GET", "/sandboxes/{sandboxID}/logs", logs},
-    {"GET", "/v2/sandboxes/{sandboxID}/logs", logs},
     {"POST", "/templates", builds},
     {"POST", "/v2/templates", builds},
     {"POST", "/v3/templates", builds},
