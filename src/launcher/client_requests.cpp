@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "base/sys.h"
 #include "launcher/supervisor_state.h"
@@ -10,6 +12,13 @@ namespace caisson::launcher {
 using proto::ControlOperation;
 using proto::FrameType;
 using proto::Tag;
+
+namespace {
+
+constexpr std::uint64_t kStartPatienceUs = 2'000'000;
+constexpr std::size_t kMaxFreezing = 64;
+
+}  // namespace
 
 std::uint64_t Supervisor::deadline_ms() const {
   if (deadline_us_ == 0) return 0;
@@ -52,6 +61,10 @@ Status Supervisor::take_request(std::uint64_t id, const proto::Frame& frame) {
     send(head.bytes());
     return {};
   }
+  if (number == static_cast<std::uint64_t>(ControlOperation::kFreeze)) {
+    begin_freeze(id, head);
+    return {};
+  }
   const auto result =
       answer(static_cast<ControlOperation>(std::min<std::uint64_t>(number, 255)), fields);
   send(head.bytes() +
@@ -65,9 +78,8 @@ Result<proto::Fields> Supervisor::answer(ControlOperation operation,
   switch (operation) {
     case ControlOperation::kSetDeadline:
       return set_deadline(fields);
-    case ControlOperation::kFreeze:
-      return set_frozen(Frozen::kYes);
     case ControlOperation::kThaw:
+      answer_freeze(fail(Error(Code::kAborted, "the sandbox was resumed before it was paused")));
       return set_frozen(Frozen::kNo);
     case ControlOperation::kUsage:
       return tell_usage();
@@ -106,6 +118,41 @@ Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {
   }
   tell_state();
   return result;
+}
+
+bool Supervisor::starts_something() const {
+  return std::ranges::any_of(streams_, [](const auto& entry) {
+    return entry.second.command != nullptr && !entry.second.started;
+  });
+}
+
+void Supervisor::begin_freeze(std::uint64_t id, const proto::Fields& head) {
+  if (freezing_.size() >= kMaxFreezing) {
+    const Error error = Error::exhausted("too many wait for the sandbox to be paused");
+    return clients_.at(id).peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0,
+                                     head.bytes() + proto::Fields().put_error(error).bytes());
+  }
+  if (freezing_.empty()) freeze_by_us_ = sys::monotonic_us() + kStartPatienceUs;
+  freezing_.push_back({id, head.bytes()});
+  freeze_when_started();
+}
+
+void Supervisor::freeze_when_started() {
+  if (freezing_.empty()) return;
+  if (unborn() || !starts_something()) return answer_freeze(set_frozen(Frozen::kYes));
+  if (sys::monotonic_us() < freeze_by_us_) return;
+  answer_freeze(fail(Error(Code::kDeadlineExceeded,
+                           "a command's start takes too long for the sandbox to be paused now")));
+}
+
+void Supervisor::answer_freeze(const Result<proto::Fields>& result) {
+  const std::string answer =
+      result ? result->bytes() : proto::Fields().put_error(result.error()).bytes();
+  for (const Waiting& waiting : std::exchange(freezing_, {})) {
+    Client* const client = client_of(waiting.client);
+    if (client == nullptr) continue;
+    client->peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, waiting.head + answer);
+  }
 }
 
 Result<proto::Fields> Supervisor::tell_usage() {

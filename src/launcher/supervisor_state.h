@@ -44,6 +44,7 @@ struct Stream {
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
   KeptCommand* kept = nullptr;              // of a command whose output is kept
   std::size_t held_back[kChannels] = {};    // credit that waits for its readers
+  bool started = false;                     // kExec: the guest has said so
   bool last = false;                        // the only one of a single sandbox
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
@@ -103,7 +104,13 @@ class Supervisor {
 
   // client_requests.cpp
   Status take_request(std::uint64_t id, const proto::Frame& frame);
-  // Of kSetDeadline to kUsage: the fields of the answer.
+  // kFreeze, which is answered once no command's start is under way: until then it is in no group
+  // of version 1, and a freeze would not hold it.
+  void begin_freeze(std::uint64_t id, const proto::Fields& head);
+  void freeze_when_started();
+  void answer_freeze(const Result<proto::Fields>& result);
+  bool starts_something() const;
+  // Of the others from kSetDeadline to kUsage: the fields of the answer.
   Result<proto::Fields> answer(proto::ControlOperation operation, const proto::FieldReader& fields);
   Result<proto::Fields> set_deadline(const proto::FieldReader& fields);
   Result<proto::Fields> set_frozen(Frozen wanted);
@@ -168,6 +175,13 @@ class Supervisor {
   bool main_opened_ = false;  // the main command, where the sandbox lives for one
   bool settled_ = false;      // whoever made a kept sandbox may go
   Frozen frozen_ = Frozen::kNo;
+  // Who waits for a freeze that has not begun, with the head of the answer.
+  struct Waiting {
+    std::uint64_t client;
+    std::string head;
+  };
+  std::vector<Waiting> freezing_;
+  std::uint64_t freeze_by_us_ = 0;
   std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
   KeptCommands kept_;
 };
