@@ -32,6 +32,7 @@
 #include "db/teams.h"
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
+#include "fleet/quota.h"
 #include "http/server.h"
 #include "io/dev_ca.h"
 #include "io/log.h"
@@ -178,6 +179,7 @@ class Program {
   std::optional<DatabaseSnapshots> snapshots_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
+  std::optional<fleet::DatabaseQuotas> quotas_;
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
@@ -232,12 +234,11 @@ fleet::FleetOptions Program::fleet_options() {
   options.find_template = [this](std::string team, std::string name) {
     return find_template(std::move(team), std::move(name));
   };
-  options.quota = [this](std::string_view) {
-    fleet::Quota quota{.sandboxes = config_.max_sandboxes};
-    if (config_.maxima.lifetime_ms.has_value())
-      quota.longest = std::chrono::seconds(*config_.maxima.lifetime_ms / 1000);
-    return quota;
-  };
+  options.quota = [this](std::string team) { return quotas_->of(std::move(team)); };
+  options.most_running = config_.max_sandboxes;
+  options.usual_life = config_.defaults.lifetime_ms.has_value()
+                           ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
+                           : fleet::kLongestLife;
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
@@ -317,11 +318,12 @@ io::Async<void> Program::drain() {
   service_->set_state(Service::State::kStopping);
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
-  co_await fleet_->close_pool();
+  co_await fleet_->close();
   loop_.stop();
 }
 
 int Program::run() {
+  quotas_.emplace(database_, config_);
   fleet_.emplace(loop_, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);

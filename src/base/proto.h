@@ -67,6 +67,9 @@ struct Frame {
 void encode_header(const Header& header, std::span<std::uint8_t, kHeaderSize> out);
 std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t detail,
                          std::string_view payload);
+// The size of the frame that `frames` begins with; `frames` are encode_frame()'s, one behind the
+// other, and not empty.
+std::size_t encoded_size(std::string_view frames);
 // The CREDIT frame that grants `bytes` more, and its payload read back (never zero).
 std::string encode_credit(std::uint32_t stream, Channel channel, std::uint32_t bytes);
 Result<std::uint32_t> parse_credit(std::string_view payload);

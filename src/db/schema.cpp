@@ -112,7 +112,21 @@ CREATE TABLE build_logs (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array<std::string_view, 1> kSteps = {kFirst};
+// The log of each sandbox's life; entries of sandboxes that have ended stay for a while.
+constexpr std::string_view kSandboxEvents = R"sql(
+CREATE TABLE sandbox_events (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  sandbox_id TEXT NOT NULL,
+  team_id TEXT NOT NULL REFERENCES teams (id),
+  time_ms INTEGER NOT NULL,
+  level INTEGER NOT NULL CHECK (level BETWEEN 0 AND 3),
+  message TEXT NOT NULL,
+  fields TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_of_sandbox ON sandbox_events (sandbox_id, number);
+)sql";
+
+constexpr std::array<std::string_view, 2> kSteps = {kFirst, kSandboxEvents};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));

@@ -35,8 +35,8 @@ enum class Resume : std::uint8_t { kWhatWasKept, kReboot };
 
 // What is to be made. Values are as the client gave them; create() judges them.
 struct NewSandbox {
-  std::string template_name;  // a template's name or id, or the name of an image
-  std::chrono::seconds timeout{300};
+  std::string template_name;                    // a template's name or id, or the name of an image
+  std::optional<std::chrono::seconds> timeout;  // nullopt: the server's usual one
   enum class OnTimeout : std::uint8_t { kKill, kPause } on_timeout = OnTimeout::kKill;
   Keep on_timeout_keeps = Keep::kMemory;  // for kPause
   bool auto_resume = false;
@@ -67,6 +67,22 @@ struct SandboxView {
   std::string traffic_token;  // empty: none is asked for
 };
 
+// An entry of a sandbox's log: what happened to it, and what was run in it. No output, no arguments
+// and no variables: they may be secret, and the log is kept on disk.
+struct Event {
+  WallClock::time_point time;
+  enum class Level : std::uint8_t { kDebug, kInfo, kWarn, kError } level = Level::kInfo;
+  std::string message;
+  std::map<std::string, std::string> fields;
+};
+struct EventQuery {
+  std::optional<WallClock::time_point> from, to;  // both inclusive
+  Event::Level least = Event::Level::kDebug;
+  std::string text;  // that the message holds
+  enum class Order : std::uint8_t { kOldestFirst, kNewestFirst } order = Order::kOldestFirst;
+  std::uint32_t limit = 1000;
+};
+
 // One sandbox of a running server; held by shared_ptr, since requests of its clients outlive its
 // end. Belongs to the loop.
 class Served {
@@ -86,6 +102,9 @@ class Served {
   virtual bool ended() const = 0;
   // Wakes at the end.
   virtual io::Async<void> wait_ended() = 0;
+  // Puts an entry into its log, with the time of now.
+  virtual void note(Event::Level level, std::string message,
+                    std::map<std::string, std::string> fields = {}) = 0;
 };
 
 struct ListQuery {
@@ -116,6 +135,18 @@ struct Sample {
 struct Snapshot {
   std::string image;  // of the store
   std::uint64_t cpu_milli = 0, memory = 0, disk = 0;
+};
+
+// For metrics.
+struct Counts {
+  std::size_t running = 0, paused = 0;
+  // Creates and resumes that were refused: the team, or the whole server, has as many as it may.
+  std::uint64_t refused_by_quota = 0, refused_full = 0;
+  // Sandboxes made ahead: how many there are and should be; creates that found one or found none.
+  std::size_t pool_ready = 0, pool_wanted = 0;
+  std::uint64_t pool_taken = 0, pool_missed = 0;
+  // Entries of sandboxes' logs that could not be written.
+  std::uint64_t events_lost = 0;
 };
 
 class Fleet {
@@ -156,6 +187,10 @@ class Fleet {
   virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                               std::optional<WallClock::time_point> from,
                                               std::optional<WallClock::time_point> to) = 0;
+  // Its log, also of one that has ended, as long as it is kept. Error: not_found.
+  virtual io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                                       EventQuery query) = 0;
+  virtual Counts counts() const = 0;
 };
 
 }  // namespace caisson::fleet

@@ -79,6 +79,15 @@ io::Async<void> LocalSandbox::wait_ended() {
   while (!ended_) co_await end_event_.wait();
 }
 
+void LocalSandbox::note(Event::Level level, std::string message,
+                        std::map<std::string, std::string> fields) {
+  if (on_note_ == nullptr) return;
+  on_note_(*this, {.time = WallClock::now(),
+                   .level = level,
+                   .message = std::move(message),
+                   .fields = std::move(fields)});
+}
+
 io::Async<void> LocalSandbox::take_turn() {
   while (busy_) co_await turn_event_.wait();
   busy_ = true;

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "base/sys.h"
 #include "launcher/supervisor_state.h"
@@ -10,6 +12,12 @@ namespace caisson::launcher {
 using proto::ControlOperation;
 using proto::FrameType;
 using proto::Tag;
+
+namespace {
+
+constexpr std::size_t kMaxFreezing = 64;
+
+}  // namespace
 
 std::uint64_t Supervisor::deadline_ms() const {
   if (deadline_us_ == 0) return 0;
@@ -50,12 +58,12 @@ Status Supervisor::take_request(std::uint64_t id, const proto::Frame& frame) {
       list_commands(client, head);
       send_answer(id, head, proto::Fields());
       return {};
-    case ControlOperation::kHold: {
-      std::vector<Fd> descriptors;
-      const auto result = hold(id, descriptors);
-      send_answer(id, head, result, std::move(descriptors));
+    case ControlOperation::kFreeze:
+      begin_freeze(id, head);
       return {};
-    }
+    case ControlOperation::kHold:
+      begin_hold(id, head);
+      return {};
     case ControlOperation::kReboot:
       // Answered when it is done.
       if (auto begun = reboot(id, head, fields); !begun)
@@ -89,9 +97,8 @@ Result<proto::Fields> Supervisor::answer(ControlOperation operation,
   switch (operation) {
     case ControlOperation::kSetDeadline:
       return set_deadline(fields);
-    case ControlOperation::kFreeze:
-      return set_frozen(Frozen::kYes);
     case ControlOperation::kThaw:
+      answer_freeze(fail(Error(Code::kAborted, "the sandbox was resumed before it was paused")));
       return set_frozen(Frozen::kNo);
     case ControlOperation::kUsage:
       return tell_usage();
@@ -133,6 +140,35 @@ Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {
   }
   tell_state();
   return result;
+}
+
+bool Supervisor::starts_something() const {
+  return std::ranges::any_of(streams_, [](const auto& entry) {
+    return entry.second.command != nullptr && !entry.second.started;
+  });
+}
+
+void Supervisor::begin_freeze(std::uint64_t id, const proto::Fields& head) {
+  if (freezing_.size() >= kMaxFreezing) {
+    return send_answer(id, head,
+                       fail(Error::exhausted("too many wait for the sandbox to be paused")));
+  }
+  if (freezing_.empty()) freeze_by_us_ = sys::monotonic_us() + kStartPatienceUs;
+  freezing_.push_back({.client = id, .head = head});
+  freeze_when_started();
+}
+
+void Supervisor::freeze_when_started() {
+  if (freezing_.empty()) return;
+  if (unborn() || !starts_something()) return answer_freeze(set_frozen(Frozen::kYes));
+  if (sys::monotonic_us() < freeze_by_us_) return;
+  answer_freeze(fail(Error(Code::kDeadlineExceeded,
+                           "a command's start takes too long for the sandbox to be paused now")));
+}
+
+void Supervisor::answer_freeze(const Result<proto::Fields>& result) {
+  for (const Asked& asked : std::exchange(freezing_, {}))
+    send_answer(asked.client, asked.head, result);
 }
 
 Result<proto::Fields> Supervisor::tell_usage() {

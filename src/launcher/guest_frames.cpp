@@ -71,8 +71,10 @@ void Supervisor::guest_event(Stream& stream, const proto::Frame& frame) {
     const auto fields = proto::FieldReader::parse(frame.payload);
     if (!fields) return guest_cheated("a bad EVENT frame");
     if (fields->has(Tag::kListener)) stream.command->set_listener(guest_.take_descriptor());
-    if (const auto pid = fields->number_or_none(Tag::kStarted); pid && stream.kept != nullptr)
-      stream.kept->pid = static_cast<std::uint32_t>(*pid);
+    if (const auto pid = fields->number_or_none(Tag::kStarted); pid) {
+      stream.started = true;
+      if (stream.kept != nullptr) stream.kept->pid = static_cast<std::uint32_t>(*pid);
+    }
   }
   Client* client = client_of(stream.client);
   if (client == nullptr) return;

@@ -33,14 +33,38 @@ void Supervisor::take_layer() {
   if (plan_.life == Life::kKept) layer_ = box_->take_handouts();
 }
 
-Result<proto::Fields> Supervisor::hold(std::uint64_t id, std::vector<Fd>& descriptors) {
-  if (!layer_.layer.valid())
-    return fail(Error::precondition(
-        "this sandbox's files cannot be read from outside: it was not made for that"));
-  if (unborn()) return fail(Error::unavailable("the sandbox is still being made"));
-  if (holder_ != 0 || reboot_)
-    return fail(Error::unavailable(
-        "the sandbox's files are being read already, or it is being booted anew"));
+void Supervisor::begin_hold(std::uint64_t id, const proto::Fields& head) {
+  const auto refused = [&]() -> std::optional<Error> {
+    if (!layer_.layer.valid())
+      return Error::precondition(
+          "this sandbox's files cannot be read from outside: it was not made for that");
+    if (unborn()) return Error::unavailable("the sandbox is still being made");
+    if (holder_ != 0 || reboot_)
+      return Error::unavailable(
+          "the sandbox's files are being read already, or it is being booted anew");
+    return std::nullopt;
+  }();
+  if (refused) return send_answer(id, head, fail(*refused));
+  holder_ = id;
+  hold_asked_ = {.client = id, .head = head};
+  hold_by_us_ = sys::monotonic_us() + kStartPatienceUs;
+  hold_when_started();
+}
+
+void Supervisor::hold_when_started() {
+  if (!hold_asked_) return;
+  const bool starts = frozen_ == Frozen::kNo && starts_something();
+  if (starts && sys::monotonic_us() < hold_by_us_) return;
+  const Asked asked = std::move(*std::exchange(hold_asked_, std::nullopt));
+  std::vector<Fd> descriptors;
+  const auto held = starts ? fail(Error(Code::kDeadlineExceeded,
+                                        "a command's start takes too long for its files to be read"))
+                           : hold(descriptors);
+  if (!held) holder_ = 0;
+  send_answer(asked.client, asked.head, held, std::move(descriptors));
+}
+
+Result<proto::Fields> Supervisor::hold(std::vector<Fd>& descriptors) {
   for (const Fd* file : {&layer_.layer, &layer_.record}) {
     TRY_ASSIGN(Fd copy, copy_of(*file));
     descriptors.push_back(std::move(copy));
@@ -51,15 +75,15 @@ Result<proto::Fields> Supervisor::hold(std::uint64_t id, std::vector<Fd>& descri
       return fail(std::move(frozen).error());
     }
   }
-  holder_ = id;
   proto::Fields result;
   result.put(Tag::kHandouts, wall::encode_handouts(layer_));
   return result;
 }
 
 void Supervisor::release() {
+  const bool held = !std::exchange(hold_asked_, std::nullopt).has_value();
   holder_ = 0;
-  if (frozen_ == Frozen::kYes || ended_) return;
+  if (!held || frozen_ == Frozen::kYes || ended_) return;
   if (!box_->thaw()) {
     // It is as if it was paused, and can be resumed like that.
     frozen_ = Frozen::kYes;
@@ -141,27 +165,26 @@ Status Supervisor::reboot(std::uint64_t id, const proto::Fields& head,
                   .put_u8(Tag::kControlOperation,
                           static_cast<std::uint8_t>(ControlOperation::kEndProcesses))
                   .bytes());
-  reboot_ = {.client = id,
-             .head = head,
+  reboot_ = {.asked = {.client = id, .head = head},
              .stream = last_stream_,
              .then = freezes ? Frozen::kYes : Frozen::kNo};
   return {};
 }
 
 void Supervisor::finish_reboot(std::string_view close) {
-  const Reboot asked = std::move(*std::exchange(reboot_, std::nullopt));
+  const Reboot done = std::move(*std::exchange(reboot_, std::nullopt));
   const auto result = [&]() -> Result<proto::Fields> {
     TRY_ASSIGN(const auto fields, proto::FieldReader::parse(close));
     if (auto error = fields.error()) return fail(std::move(*error));
     TRY(box_->renew_boot_id());
-    if (asked.then == Frozen::kYes) TRY(box_->freeze());
-    frozen_ = asked.then;
+    if (done.then == Frozen::kYes) TRY(box_->freeze());
+    frozen_ = done.then;
     proto::Fields told;
     told.put_u8(Tag::kFrozen, frozen_ == Frozen::kYes ? 1 : 0);
     return told;
   }();
   tell_state();
-  send_answer(asked.client, asked.head, result);
+  send_answer(done.asked.client, done.asked.head, result);
 }
 
 }  // namespace caisson::launcher

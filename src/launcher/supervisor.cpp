@@ -153,6 +153,8 @@ std::uint64_t Supervisor::next_deadline() const {
   std::uint64_t next = greeted_ ? kNever : greet_by_us_;
   if (accept_again_us_ > sys::monotonic_us()) next = std::min(next, accept_again_us_);
   if (deadline_us_ != 0) next = std::min(next, deadline_us_);
+  if (!freezing_.empty()) next = std::min(next, freeze_by_us_);
+  if (hold_asked_) next = std::min(next, hold_by_us_);
   next = std::min(next, kept_.next_forget_us());
   if (unborn()) return next;
   for (const auto& [number, stream] : streams_) {
@@ -216,6 +218,8 @@ void Supervisor::turn() {
     if (found->second.command->take_refusal(ready)) kill_command(number, found->second);
   }
   if ((entries[4].revents & POLLIN) != 0) accept_client();
+  freeze_when_started();
+  hold_when_started();
   check_commands();
 }
 

@@ -28,6 +28,8 @@
 
 namespace caisson::launcher {
 
+// Starts that are under way are waited for so long before a sandbox is frozen.
+inline constexpr std::uint64_t kStartPatienceUs = 2'000'000;
 inline constexpr std::size_t kChannels = 3;  // of a stream: proto::Channel
 
 struct Client {
@@ -47,6 +49,7 @@ struct Stream {
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
   KeptCommand* kept = nullptr;              // of a command whose output is kept
   std::size_t held_back[kChannels] = {};    // credit that waits for its readers
+  bool started = false;                     // kExec: the guest has said so
   bool last = false;                        // the only one of a single sandbox
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
@@ -104,9 +107,21 @@ class Supervisor {
   Status take_on_stream(std::uint32_t id, Stream& stream, const proto::Frame& frame);
   Status open_stream(std::uint64_t id, const proto::Frame& frame);
 
+  // A request that is answered later.
+  struct Asked {
+    std::uint64_t client;
+    proto::Fields head;  // of the answer
+  };
+
   // client_requests.cpp
   Status take_request(std::uint64_t id, const proto::Frame& frame);
-  // Of kSetDeadline to kUsage: the fields of the answer.
+  // kFreeze, which is answered once no command's start is under way: until then it is in no group
+  // of version 1, and a freeze would not hold it.
+  void begin_freeze(std::uint64_t id, const proto::Fields& head);
+  void freeze_when_started();
+  void answer_freeze(const Result<proto::Fields>& result);
+  bool starts_something() const;
+  // Of the others from kSetDeadline to kUsage: the fields of the answer.
   Result<proto::Fields> answer(proto::ControlOperation operation, const proto::FieldReader& fields);
   Result<proto::Fields> set_deadline(const proto::FieldReader& fields);
   Result<proto::Fields> set_frozen(Frozen wanted);
@@ -121,8 +136,14 @@ class Supervisor {
   // From the box that has been born.
   void take_layer();
   // Whether nothing that commands run can go on, or end.
-  bool stands_still() const { return frozen_ == Frozen::kYes || holder_ != 0; }
-  Result<proto::Fields> hold(std::uint64_t id, std::vector<Fd>& descriptors);
+  bool stands_still() const {
+    return frozen_ == Frozen::kYes || (holder_ != 0 && !hold_asked_);
+  }
+  // Answered when everything stands still. What is opened from now on waits.
+  void begin_hold(std::uint64_t id, const proto::Fields& head);
+  // As freeze_when_started().
+  void hold_when_started();
+  Result<proto::Fields> hold(std::vector<Fd>& descriptors);
   // By the client that holds it, or at its end.
   void release();
   // Whether a client's frame has to wait until the sandbox goes on; then it is taken.
@@ -195,13 +216,17 @@ class Supervisor {
   bool main_opened_ = false;  // the main command, where the sandbox lives for one
   bool settled_ = false;      // whoever made a kept sandbox may go
   Frozen frozen_ = Frozen::kNo;
+  // Who waits for a freeze that has not begun, with the head of the answer.
+  std::vector<Asked> freezing_;
+  std::uint64_t freeze_by_us_ = 0;
   std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
   KeptCommands kept_;
   wall::Handouts layer_;      // of a kept sandbox whose files can be read from outside
   std::uint64_t holder_ = 0;  // the client for whom everything stands still
+  std::optional<Asked> hold_asked_;  // it does not yet
+  std::uint64_t hold_by_us_ = 0;
   struct Reboot {
-    std::uint64_t client;
-    proto::Fields head;    // of the answer
+    Asked asked;
     std::uint32_t stream;  // the guest's
     Frozen then;
   };

@@ -14,9 +14,6 @@ io::Async<Result<Answer>> builds(Call&) {
       "this server builds no templates; `caisson image build` makes an image, which the server's "
       "configuration can offer as a template");
 }
-io::Async<Result<Answer>> logs(Call&) {
-  return refuse("this server keeps no log of a sandbox; a command's output goes to its client");
-}
 io::Async<Result<Answer>> volumes(Call&) {
   return refuse("this server has no volumes");
 }
@@ -29,8 +26,6 @@ io::Async<Result<Answer>> teams(Call&) {
 }
 
 constexpr Route kRoutes[] = {
-    {"GET", "/sandboxes/{sandboxID}/logs", logs},
-    {"GET", "/v2/sandboxes/{sandboxID}/logs", logs},
     {"POST", "/templates", builds},
     {"POST", "/v2/templates", builds},
     {"POST", "/v3/templates", builds},
