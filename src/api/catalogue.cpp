@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "image/store.h"
-
 namespace caisson::api {
 namespace {
 
@@ -22,17 +20,10 @@ std::string without_default_tag(std::string_view name) {
   return std::string(name);
 }
 
-// Blocks.
-Status look_for_image(const std::string& image) {
-  TRY_ASSIGN(image::Store store, image::Store::open());
-  TRY(store.find(image));
-  return {};
-}
-
 }  // namespace
 
-Catalogue::Catalogue(io::Loop& loop, const policy::ServerConfig& config)
-    : loop_(loop), config_(config) {}
+Catalogue::Catalogue(io::Loop& loop, fleet::Host& host, const policy::ServerConfig& config)
+    : loop_(loop), host_(host), config_(config) {}
 
 std::string Catalogue::image_of(const std::string& name) const {
   const auto given = config_.templates.find(name);
@@ -65,7 +56,7 @@ io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
   const auto now = io::Clock::now();
   const auto remembered = known_.find(image);
   if (remembered == known_.end() || remembered->second < now) {
-    auto look = [image] { return look_for_image(image); };
+    auto look = [&host = host_, image] { return host.find_image(image); };
     auto found = co_await loop_.in_pool(std::move(look));
     if (!found.has_value()) {
       if (found.error().code() != Code::kNotFound && found.error().code() != Code::kInvalidArgument)
@@ -85,17 +76,7 @@ io::Async<Result<TemplateView>> Catalogue::find(std::string, std::string name) {
 }
 
 io::Async<Result<std::vector<TemplateView>>> Catalogue::list(std::string) {
-  auto look = []() -> Result<std::vector<std::string>> {
-    TRY_ASSIGN(image::Store store, image::Store::open());
-    TRY_ASSIGN(const auto images, store.list());
-    std::vector<std::string> names;
-    for (const image::ListedImage& one : images) {
-      const image::Reference& reference = one.reference;
-      names.push_back(reference.tag == "latest" && reference.digest.empty() ? reference.name
-                                                                            : reference.text());
-    }
-    return names;
-  };
+  auto look = [&host = host_] { return host.images(); };
   CO_TRY_ASSIGN(std::vector<std::string> names, co_await loop_.in_pool(std::move(look)));
   for (const auto& [name, image] : config_.templates) names.push_back(name);
   std::ranges::sort(names);

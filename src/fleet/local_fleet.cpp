@@ -1,7 +1,5 @@
 #include "fleet/local_fleet.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -25,13 +23,15 @@ Error no_sandbox(std::string_view id) {
 }  // namespace
 
 struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
-  State(io::Loop& owner, FleetOptions chosen, std::unique_ptr<Records> kept)
+  State(io::Loop& owner, Host& of, FleetOptions chosen, std::unique_ptr<Records> kept)
       : loop(owner),
+        host(of),
         options(std::move(chosen)),
         records(std::move(kept)),
-        pool(owner, options.pool, options.make) {}
+        pool(owner, options.pool, of) {}
 
   io::Loop& loop;
+  Host& host;
   const FleetOptions options;
   const std::unique_ptr<Records> records;
   Pool pool;
@@ -129,13 +129,8 @@ void LocalFleet::State::forget(const LocalSandbox& ended) {
   const std::string to_end = ended.killed() ? "" : ended.host_id();
   auto remove = [](std::shared_ptr<State> self, std::string gone,
                    std::string host_id) -> io::Async<void> {
-    if (!host_id.empty()) {
-      auto end = [host_id] {
-        end_sandbox(host_id);
-        return true;
-      };
-      co_await self->loop.in_pool(std::move(end));
-    }
+    if (!host_id.empty())
+      co_await end_sandbox(self->loop, self->host, std::move(host_id));
     // A record that stays is found to be nobody's when the server starts again.
     std::ignore = co_await self->records->remove(std::move(gone));
   };
@@ -157,8 +152,8 @@ io::Async<Status> LocalFleet::State::save(std::string id) {
 io::Async<Result<std::unique_ptr<BoxClient>>> LocalFleet::State::reach(std::string host_id) {
   constexpr int kTries = 5;
   for (int left = kTries;; --left) {
-    auto client = co_await BoxClient::connect(loop, socket_of(host_id));
-    const bool there = ::access(socket_of(host_id).c_str(), F_OK) == 0;
+    auto client = co_await fleet::reach(loop, host, host_id);
+    const bool there = client.has_value() || client.error().code() != Code::kNotFound;
     if (client.has_value() || !there || left == 1) co_return client;
     co_await io::Loop::sleep(kTick);
   }
@@ -271,8 +266,9 @@ io::Async<void> LocalFleet::State::clock(std::shared_ptr<State> self) {
   }
 }
 
-LocalFleet::LocalFleet(io::Loop& loop, FleetOptions options, std::unique_ptr<Records> records)
-    : state_(std::make_shared<State>(loop, std::move(options), std::move(records))) {
+LocalFleet::LocalFleet(io::Loop& loop, Host& host, FleetOptions options,
+                       std::unique_ptr<Records> records)
+    : state_(std::make_shared<State>(loop, host, std::move(options), std::move(records))) {
   loop.spawn(State::clock(state_));
 }
 
@@ -301,7 +297,6 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     ++(paused ? adopted.paused : adopted.running);
     auto sandbox = std::make_shared<LocalSandbox>(state->loop, record.team, record.view,
                                                   Made{.id = record.host_id,
-                                                       .socket = socket_of(record.host_id),
                                                        .user = record.user,
                                                        .workdir = record.workdir},
                                                   std::move(*client));

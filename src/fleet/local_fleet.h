@@ -41,12 +41,12 @@ struct FleetOptions {
   std::function<Quota(std::string_view team)> quota;
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
-  Pool::Make make = make_sandbox;
 };
 
 class LocalFleet final : public Fleet {
  public:
-  LocalFleet(io::Loop& loop, FleetOptions options, std::unique_ptr<Records> records);
+  // The host outlives the loop.
+  LocalFleet(io::Loop& loop, Host& host, FleetOptions options, std::unique_ptr<Records> records);
   ~LocalFleet() override;
 
   struct Adopted {

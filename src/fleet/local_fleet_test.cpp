@@ -52,7 +52,7 @@ class LocalFleetTest : public testing::Test {
     current_loop = &loop;
     auto task = [](io::Loop& on, LocalFleetTest& test, Body& run) -> io::Async<void> {
       {
-        LocalFleet fleet(on, test.options(), std::make_unique<MemoryRecords>(test.kept_));
+        LocalFleet fleet(on, test.host_, test.options(), std::make_unique<MemoryRecords>(test.kept_));
         co_await run(fleet, test);
       }
       on.stop();
@@ -75,7 +75,6 @@ class LocalFleetTest : public testing::Test {
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
     };
-    options.make = [this](const Recipe& recipe) { return host_.make(recipe); };
     return options;
   }
 

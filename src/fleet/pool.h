@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fleet/box_client.h"
-#include "fleet/maker.h"
+#include "fleet/host.h"
 #include "io/loop.h"
 
 namespace caisson::fleet {
@@ -27,9 +27,9 @@ class Pool {
  public:
   // How many of each recipe are kept ready.
   using Sizes = std::map<Recipe, std::size_t>;
-  using Make = std::function<Result<Made>(const Recipe&)>;  // blocks; called on the loop's pool
 
-  Pool(io::Loop& loop, Sizes sizes, Make make = make_sandbox);
+  // The host outlives the loop.
+  Pool(io::Loop& loop, Sizes sizes, Host& host);
   ~Pool();
   // Before this nothing is made ahead.
   void start();

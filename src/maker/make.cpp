@@ -1,11 +1,12 @@
-#include "fleet/maker.h"
+#include "maker/make.h"
 
 #include <caisson/sandbox.h>
 #include <unistd.h>
 
-#include "base/paths.h"
+#include "box/registry.h"
+#include "image/store.h"
 
-namespace caisson::fleet {
+namespace caisson::maker {
 namespace {
 
 // Many files are open in a sandbox that serves; the command line's default is for one command.
@@ -13,10 +14,6 @@ constexpr std::uint64_t kOpenFiles = 65'536;
 constexpr std::uint64_t kInodes = 1'000'000;
 
 }  // namespace
-
-std::string socket_of(const std::string& id) {
-  return run_directory() + "/sandboxes/" + id + "/socket";
-}
 
 Result<Made> make_sandbox(const Recipe& recipe) {
   policy::SpecValues values;
@@ -38,7 +35,7 @@ Result<Made> make_sandbox(const Recipe& recipe) {
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept}));
   const SandboxInfo& info = sandbox.info();
-  return Made{.id = info.id, .socket = socket_of(info.id), .user = info.user};
+  return Made{.id = info.id, .user = info.user};
 }
 
 void end_sandbox(const std::string& id) {
@@ -46,4 +43,34 @@ void end_sandbox(const std::string& id) {
   if (sandbox.has_value()) static_cast<void>(sandbox->end());
 }
 
-}  // namespace caisson::fleet
+Result<Fd> connect_sandbox(const std::string& id) {
+  return box::connect_socket(id);
+}
+
+Result<std::vector<std::string>> kept_sandboxes() {
+  TRY_ASSIGN(const auto all, Sandbox::list());
+  std::vector<std::string> ids;
+  for (const SandboxInfo& info : all)
+    if (info.life == Life::kKept) ids.push_back(info.id);
+  return ids;
+}
+
+Status find_image(const std::string& name) {
+  TRY_ASSIGN(image::Store store, image::Store::open());
+  TRY(store.find(name));
+  return {};
+}
+
+Result<std::vector<std::string>> list_images() {
+  TRY_ASSIGN(image::Store store, image::Store::open());
+  TRY_ASSIGN(const auto images, store.list());
+  std::vector<std::string> names;
+  for (const image::ListedImage& one : images) {
+    const image::Reference& reference = one.reference;
+    const bool plain = reference.tag == "latest" && reference.digest.empty();
+    names.push_back(plain ? reference.name : reference.text());
+  }
+  return names;
+}
+
+}  // namespace caisson::maker
