@@ -10,8 +10,8 @@
 #include <string>
 
 #include "api/rights.h"
-#include "db/private_file.h"
 #include "db/database.h"
+#include "db/private_file.h"
 #include "io/stream.h"
 
 namespace caisson::api {

@@ -22,8 +22,8 @@ struct Ground {
   Readiness readiness;
   maker::Client host;
 
-  // Afterwards the process has no rights but its user's. Errors: another server uses the folders, an
-  // address that cannot be bound, a user that is not there or cannot reach the folders.
+  // Afterwards the process has no rights but its user's. Errors: another server uses the folders,
+  // an address that cannot be bound, a user that is not there or cannot reach the folders.
   static Result<Ground> prepare(const policy::ServerConfig& config);
 };
 

@@ -33,8 +33,7 @@ Result<Readiness> Readiness::open() {
 
 void Readiness::tell(std::string_view text) const {
   if (!socket_.valid()) return;
-  static_cast<void>(
-      ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  static_cast<void>(::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 }  // namespace caisson::api

@@ -119,6 +119,9 @@ Status make_passable(const std::string& path) {
 }
 
 Status become(const ServerUser& user) {
+  // While they can still be dropped.
+  for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability) >= 0; ++capability)
+    if (::prctl(PR_CAPBSET_DROP, capability) != 0) return fail_errno("prctl capbset_drop");
   if (::setgroups(user.groups.size(), user.groups.data()) != 0) return fail_errno("setgroups");
   if (::setresgid(user.gid, user.gid, user.gid) != 0) return fail_errno("setresgid");
   if (::setresuid(user.uid, user.uid, user.uid) != 0) return fail_errno("setresuid");
@@ -126,9 +129,6 @@ Status become(const ServerUser& user) {
 }
 
 Status confine_server() {
-  // While they can still be dropped; of somebody who cannot, it holds nothing that matters.
-  for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability) >= 0; ++capability)
-    static_cast<void>(::prctl(PR_CAPBSET_DROP, capability));
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
   if (::syscall(SYS_capset, &header, data) != 0) return fail_errno("capset");

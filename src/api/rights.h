@@ -36,7 +36,7 @@ Status give_folder(const std::string& path, const ServerUser& user);
 // Makes the folder where it is missing; others may go through it and not list it.
 Status make_passable(const std::string& path);
 
-// Becomes the user for good.
+// Becomes the user for good: whatever it starts has no capability either.
 Status become(const ServerUser& user);
 // No capability, no new rights, not dumpable, and the filter.
 Status confine_server();

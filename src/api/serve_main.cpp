@@ -259,8 +259,7 @@ io::Async<void> Program::start() {
     loop_.stop();
     co_return;
   }
-  const std::size_t ended =
-      co_await end_strangers(loop_, ground_.host, fleet_->host_ids());
+  const std::size_t ended = co_await end_strangers(loop_, ground_.host, fleet_->host_ids());
   log_.write(io::Log::Level::kInfo, "sandboxes of an earlier server",
              {{"running", adopted->running},
               {"paused", adopted->paused},

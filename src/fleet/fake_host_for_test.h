@@ -45,7 +45,8 @@ class FakeHost final : public maker::Host {
     std::string id = "box" + std::to_string(boxes_.size()) + "00000000";
     const sockaddr_un address = address_of(id);
     box->listener = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    VERIFY(::bind(box->listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    VERIFY(::bind(box->listener.get(), reinterpret_cast<const sockaddr*>(&address),
+                  sizeof address) == 0);
     VERIFY(::listen(box->listener.get(), 8) == 0);
     box->thread = std::thread([this, raw = box.get()] { serve(*raw); });
     boxes_.emplace(id, std::move(box));

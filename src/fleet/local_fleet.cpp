@@ -129,8 +129,7 @@ void LocalFleet::State::forget(const LocalSandbox& ended) {
   const std::string to_end = ended.killed() ? "" : ended.host_id();
   auto remove = [](std::shared_ptr<State> self, std::string gone,
                    std::string host_id) -> io::Async<void> {
-    if (!host_id.empty())
-      co_await end_sandbox(self->loop, self->host, std::move(host_id));
+    if (!host_id.empty()) co_await end_sandbox(self->loop, self->host, std::move(host_id));
     // A record that stays is found to be nobody's when the server starts again.
     std::ignore = co_await self->records->remove(std::move(gone));
   };
@@ -295,11 +294,10 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     if (usage.has_value()) State::believe(usage->back(), record.view);
     const bool paused = record.view.state == fleet::State::kPaused;
     ++(paused ? adopted.paused : adopted.running);
-    auto sandbox = std::make_shared<LocalSandbox>(state->loop, record.team, record.view,
-                                                  Made{.id = record.host_id,
-                                                       .user = record.user,
-                                                       .workdir = record.workdir},
-                                                  std::move(*client));
+    auto sandbox = std::make_shared<LocalSandbox>(
+        state->loop, record.team, record.view,
+        Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
+        std::move(*client));
     state->add(sandbox, std::move(record));
     if (sandbox->ended()) state->forget(*sandbox);
   }

@@ -52,7 +52,8 @@ class LocalFleetTest : public testing::Test {
     current_loop = &loop;
     auto task = [](io::Loop& on, LocalFleetTest& test, Body& run) -> io::Async<void> {
       {
-        LocalFleet fleet(on, test.host_, test.options(), std::make_unique<MemoryRecords>(test.kept_));
+        LocalFleet fleet(on, test.host_, test.options(),
+                         std::make_unique<MemoryRecords>(test.kept_));
         co_await run(fleet, test);
       }
       on.stop();

@@ -56,9 +56,9 @@ Result<Client> Client::start(const std::string& group) {
   ::sigfillset(&all);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(&attributes,
-                             static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                                POSIX_SPAWN_SETSIGDEF));
+  ::posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
   std::string name = "caisson-maker", flag = "--group", value = group;
   std::vector<char*> arguments = {name.data()};
   if (!group.empty()) arguments.insert(arguments.end(), {flag.data(), value.data()});

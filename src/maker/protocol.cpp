@@ -81,8 +81,8 @@ Result<Request> decode_request(std::string_view bytes) {
     return fail(Error::invalid("a request of the unknown kind " + std::to_string(operation)));
   Request request{.operation = static_cast<Operation>(operation)};
   Recipe& recipe = request.recipe;
-  const std::array<policy::LimitValue*, kLimits> limits = {
-      &recipe.cpu_milli, &recipe.memory_bytes, &recipe.disk_bytes, &recipe.pids};
+  const std::array<policy::LimitValue*, kLimits> limits = {&recipe.cpu_milli, &recipe.memory_bytes,
+                                                           &recipe.disk_bytes, &recipe.pids};
   for (std::size_t i = 0; i < kLimits; ++i) {
     const std::uint64_t number = get_number(bytes, kMagic.size() + 1 + i * kNumberBytes);
     *limits[i] = number == kUnlimited ? policy::LimitValue() : policy::LimitValue(number);

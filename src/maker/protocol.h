@@ -2,7 +2,8 @@
 //
 // A request is one message of a SOCK_SEQPACKET socket and comes with one descriptor, a socket of
 // the same kind on which the answer goes back, so that requests need no numbers and do not wait for
-// each other. The side that reads a request trusts none of it. Pure; docs/formats/maker-protocol.md.
+// each other. The side that reads a request trusts none of it. Pure;
+// docs/formats/maker-protocol.md.
 #pragma once
 
 #include <cstdint>
