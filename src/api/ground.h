@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "api/readiness.h"
+#include "base/readiness.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "maker/client.h"

@@ -155,22 +155,4 @@ int run_maker(int control_fd) {
   }
 }
 
-Status enter_group(const std::string& path) {
-  constexpr std::size_t kMostMounts = 1 << 20;
-  TRY_ASSIGN(const std::string mounts,
-             sys::read_file(AT_FDCWD, "/proc/self/mountinfo", kMostMounts));
-  // "ID PARENT MAJOR:MINOR ROOT MOUNTPOINT OPTIONS… - cgroup2 …"
-  for (std::size_t at = 0; at < mounts.size();) {
-    const std::size_t end = std::min(mounts.find('\n', at), mounts.size());
-    const std::string line = mounts.substr(at, end - at);
-    at = end + 1;
-    if (line.find(" - cgroup2 ") == std::string::npos) continue;
-    std::size_t start = 0;
-    for (int field = 0; field < 4; ++field) start = line.find(' ', start) + 1;
-    const std::string mount = line.substr(start, line.find(' ', start) - start);
-    return sys::write_file(AT_FDCWD, mount + path + "/cgroup.procs", "0");
-  }
-  return fail(Error::precondition("control group " + path + ": this host has no version 2"));
-}
-
 }  // namespace caisson::maker

@@ -8,16 +8,10 @@
 // server does anyway. It ends when the server does; sandboxes go on.
 #pragma once
 
-#include "base/error.h"
-
 namespace caisson::maker {
 
 // The maker's whole life in this process, which is changed for good (signals, subreaper). Borrows
 // `control_fd`. Returns the exit status.
 int run_maker(int control_fd);
-
-// Enters the control group of the version 2 hierarchy, `path` as /proc/PID/cgroup names it, so that
-// sandboxes are made beside it and not in the server's own.
-Status enter_group(const std::string& path);
 
 }  // namespace caisson::maker

@@ -14,6 +14,7 @@
 
 #include "base/sys.h"
 #include "maker/client.h"
+#include "maker/group.h"
 
 namespace caisson::maker {
 namespace {
@@ -127,7 +128,11 @@ TEST_F(MakerTest, WhenItHasGoneTheClientSaysSo) {
 }
 
 TEST(EnterGroup, AGroupThatIsNotThereIsAnError) {
-  EXPECT_FALSE(enter_group("/no-such-group-of-caisson").has_value());
+  const auto entered = enter_group("/no-such-group-of-caisson");
+  ASSERT_FALSE(entered.has_value());
+  EXPECT_TRUE(entered.error().message().contains("control groups of version 2") ||
+              entered.error().message().contains("sandbox_group"))
+      << entered.error().message();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "api/readiness.h"
+#include "base/readiness.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-namespace caisson::api {
+namespace caisson {
 
 Result<Readiness> Readiness::open() {
   constexpr const char* kVariable = "NOTIFY_SOCKET";
@@ -36,4 +36,4 @@ void Readiness::tell(std::string_view text) const {
   static_cast<void>(::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-}  // namespace caisson::api
+}  // namespace caisson

@@ -1,4 +1,4 @@
-#include "api/readiness.h"
+#include "base/readiness.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace caisson::api {
+namespace caisson {
 namespace {
 
 // A service manager's socket of this name ('@': without a file).
@@ -64,4 +64,4 @@ TEST(Readiness, ANameThatIsNoneIsAnError) {
 }
 
 }  // namespace
-}  // namespace caisson::api
+}  // namespace caisson

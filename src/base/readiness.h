@@ -1,4 +1,4 @@
-// Tells the service manager how the server does, as sd_notify(3) has it: datagrams of "NAME=VALUE"
+// Tells the service manager how a service does, as sd_notify(3) has it: datagrams of "NAME=VALUE"
 // to the socket that $NOTIFY_SOCKET names. Without that variable nothing is told. Opened before the
 // rights are given up, since afterwards there are no new sockets.
 #pragma once
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 
-namespace caisson::api {
+namespace caisson {
 
 class Readiness {
  public:
@@ -23,4 +23,4 @@ class Readiness {
   Fd socket_;
 };
 
-}  // namespace caisson::api
+}  // namespace caisson
