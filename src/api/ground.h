@@ -8,9 +8,9 @@
 
 #include <array>
 
-#include "base/readiness.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/readiness.h"
 #include "maker/client.h"
 #include "policy/server_config.h"
 

@@ -264,6 +264,7 @@ io::Async<void> Program::start() {
              {{"running", adopted->running},
               {"paused", adopted->paused},
               {"lost", adopted->lost},
+              {"of_another_version", adopted->foreign},
               {"ended", ended}});
   fleet_->start_pool();
   const unsigned short port = listener_->port();

@@ -84,6 +84,12 @@ class FakeHost final : public maker::Host {
     ::shutdown(boxes_.at(id)->listener.get(), SHUT_RDWR);
     ::shutdown(boxes_.at(id)->client.get(), SHUT_RDWR);
   }
+  // From now on supervisors say that they speak these versions.
+  void speak(std::uint16_t version, std::uint16_t least) {
+    const std::lock_guard lock(mutex_);
+    version_ = version;
+    least_ = least;
+  }
   // Requests of this kind are refused.
   void refuse(proto::ControlOperation operation) {
     const std::lock_guard lock(mutex_);
@@ -139,7 +145,10 @@ class FakeHost final : public maker::Host {
     using proto::Tag;
     if (frame.header.type == proto::FrameType::kHello) {
       proto::Fields hello;
-      hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
+      {
+        const std::lock_guard lock(mutex_);
+        hello.put_u32(Tag::kVersion, version_).put_u32(Tag::kMinVersion, least_);
+      }
       send(fd, proto::FrameType::kHello, hello);
     }
     if (frame.header.stream != 0 || frame.header.type != proto::FrameType::kControl) return true;
@@ -166,6 +175,7 @@ class FakeHost final : public maker::Host {
   std::map<std::string, std::unique_ptr<Box>> boxes_;
   std::set<proto::ControlOperation> refused_;
   bool refuse_ = false;
+  std::uint16_t version_ = proto::kVersion, least_ = proto::kMinVersion;
 };
 
 }  // namespace caisson::fleet

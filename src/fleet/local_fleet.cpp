@@ -41,6 +41,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   };
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
+  std::set<std::string> foreign;  // the host's ids
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -283,6 +284,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
   for (Record& record : records) {
     const std::string id = record.view.id;
     auto client = co_await state->reach(record.host_id);
+    if (!client.has_value() && client.error().code() == Code::kUnimplemented) {
+      ++adopted.foreign;
+      state->foreign.insert(record.host_id);
+      continue;
+    }
     if (!client.has_value()) {
       ++adopted.lost;
       std::ignore = co_await state->records->remove(id);
@@ -445,7 +451,7 @@ Result<std::vector<Sample>> LocalFleet::samples(std::string_view team, std::stri
 }
 
 std::set<std::string> LocalFleet::host_ids() const {
-  std::set<std::string> ids;
+  std::set<std::string> ids = state_->foreign;
   for (const auto& [id, entry] : state_->entries) ids.insert(entry.record.host_id);
   return ids;
 }

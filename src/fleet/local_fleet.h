@@ -50,11 +50,13 @@ class LocalFleet final : public Fleet {
   ~LocalFleet() override;
 
   struct Adopted {
-    std::size_t running = 0, paused = 0, lost = 0;
+    // `foreign`: their supervisors speak no version of ours.
+    std::size_t running = 0, paused = 0, lost = 0, foreign = 0;
   };
-  // Once, before anything else: takes up the sandboxes of an earlier server.
+  // Once, before anything else: takes up the sandboxes of an earlier server. Foreign ones are left
+  // as they are, with their records, to a server that knows them.
   io::Async<Result<Adopted>> adopt();
-  // The host's ids of those that it has.
+  // The host's ids of those that it has, and of foreign ones.
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();

@@ -343,6 +343,29 @@ TEST_F(LocalFleetTest, ANewFleetTakesUpWhatRunsAndForgetsWhatDoesNot) {
   });
 }
 
+TEST_F(LocalFleetTest, SandboxesOfAnotherVersionAreLeftToAServerThatKnowsThem) {
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+  });
+  host_.speak(proto::kVersion + 2, proto::kVersion + 1);
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->foreign, 1u);
+    EXPECT_EQ(adopted->lost, 0u);
+    EXPECT_EQ(test.kept_.size(), 1u);
+    EXPECT_TRUE(fleet.host_ids().contains(id));
+    EXPECT_EQ(fleet.find("team", id), nullptr);
+  });
+  host_.speak(proto::kVersion + 1, proto::kVersion);
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->running, 1u);
+    EXPECT_NE(fleet.find("team", id), nullptr);
+  });
+}
+
 TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
   pool_ = {{Recipe{.image = "user"}, 2}};
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
