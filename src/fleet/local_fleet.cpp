@@ -41,7 +41,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   };
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
-  std::set<std::string> foreign;  // the host's ids
+  std::set<std::string> foreign;                             // the host's ids
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {

@@ -1,66 +1,16 @@
 #!/usr/bin/env python3
 """What a server that dies or is stopped leaves, and what the next one finds: sandboxes, their running
 commands, deadlines and states. By E2B's wire as it is, without an SDK."""
-import json
 import os
 import pathlib
 import signal
-import struct
 import sys
 import time
 import unittest
-import urllib.error
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
-import serve_lab  # noqa: E402
-
-TAG = "long one"
-
-
-class Case(unittest.TestCase):
-    """One server for all tests of a class, and how it is asked."""
-
-    @classmethod
-    def setUpClass(cls):
-        context = serve_lab.fresh()
-        cls.server = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
-
-    def ask(self, method, path, body=None, sandbox=None):
-        """(status, answer)"""
-        headers = {"X-API-KEY": self.server.key, "Content-Type": "application/json"}
-        if sandbox:
-            headers |= {"E2b-Sandbox-Id": sandbox["sandboxID"], "X-Access-Token": sandbox["envdAccessToken"]}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.server.address["url"] + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                text = answer.read()
-                return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
-
-    def create(self, **values):
-        status, sandbox = self.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300, **values})
-        self.assertEqual(status, 201, sandbox)
-        return sandbox
-
-    def start(self, sandbox, command):
-        """Starts a command and goes away as soon as it runs; its pid inside."""
-        message = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", command]}, "tag": TAG}).encode()
-        headers = {"E2b-Sandbox-Id": sandbox["sandboxID"], "X-Access-Token": sandbox["envdAccessToken"],
-                   "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
-        request = urllib.request.Request(self.server.address["url"] + "/process.Process/Start",
-                                         b"\0" + struct.pack(">I", len(message)) + message, headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            length = struct.unpack(">xI", answer.read(5))[0]
-            return json.loads(answer.read(length))["event"]["start"]["pid"]
-
-    def listed(self):
-        return {found["sandboxID"]: found for found in self.ask("GET", "/v2/sandboxes")[1]}
-
+from serve_case import TAG, Case  # noqa: E402
 
 class Restart(Case):
     def tearDown(self):
