@@ -16,8 +16,8 @@ namespace caisson::api {
 
 class Catalogue final : public Templates {
  public:
-  // The configuration outlives it.
-  Catalogue(io::Loop& loop, const policy::ServerConfig& config);
+  // The host and the configuration outlive it.
+  Catalogue(io::Loop& loop, fleet::Host& host, const policy::ServerConfig& config);
 
   io::Async<Result<TemplateView>> find(std::string team, std::string name) override;
   io::Async<Result<std::vector<TemplateView>>> list(std::string team) override;
@@ -34,6 +34,7 @@ class Catalogue final : public Templates {
   TemplateView view_of(const std::string& name) const;
 
   io::Loop& loop_;
+  fleet::Host& host_;
   const policy::ServerConfig& config_;
   std::map<std::string, io::Clock::time_point> known_;  // images that are there, until when
 };

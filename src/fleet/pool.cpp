@@ -22,16 +22,12 @@ constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
 }  // namespace
 
 struct Pool::State : std::enable_shared_from_this<Pool::State> {
-  State(io::Loop& owner, Sizes wanted, Make maker, io::Clock::duration calm)
-      : loop(owner),
-        sizes(std::move(wanted)),
-        make(std::move(maker)),
-        quiet(calm),
-        made_one(owner) {}
+  State(io::Loop& owner, Sizes wanted, Host& makes, io::Clock::duration calm)
+      : loop(owner), sizes(std::move(wanted)), host(makes), quiet(calm), made_one(owner) {}
 
   io::Loop& loop;
   const Sizes sizes;
-  const Make make;
+  Host& host;
   const io::Clock::duration quiet;
   std::map<Recipe, std::deque<Ready>> ready;
   std::map<Recipe, std::size_t> under_way;
@@ -59,15 +55,11 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
 };
 
 io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
-  auto job = [maker = make, recipe] { return maker(recipe); };
+  auto job = [&makes = host, recipe] { return makes.make(recipe); };
   CO_TRY_ASSIGN(Made made, co_await loop.in_pool(std::move(job)));
-  auto client = co_await BoxClient::connect(loop, made.socket);
+  auto client = co_await reach(loop, host, made.id);
   if (!client.has_value()) {
-    auto end = [id = made.id] {
-      end_sandbox(id);
-      return true;
-    };
-    co_await loop.in_pool(std::move(end));
+    co_await end_sandbox(loop, host, made.id);
     co_return fail(std::move(client).error());
   }
   co_return Ready{.made = std::move(made), .client = std::move(*client)};
@@ -155,8 +147,8 @@ void Pool::State::refill() {
   }
 }
 
-Pool::Pool(io::Loop& loop, Sizes sizes, Make make, io::Clock::duration quiet)
-    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make), quiet)) {}
+Pool::Pool(io::Loop& loop, Sizes sizes, Host& host, io::Clock::duration quiet)
+    : state_(std::make_shared<State>(loop, std::move(sizes), host, quiet)) {}
 
 void Pool::start() {
   state_->started = true;
