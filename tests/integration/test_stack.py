@@ -190,6 +190,46 @@ class Stack(unittest.TestCase):
                     # Where a file was linked the overlay of a running sandbox may show two inodes.
                     self.assert_same(shown, left, False, False)
 
+    def test_builds_and_exports_take_it_whole(self):
+        for caller, needs in self.cases():
+            tree = Tree(random.randrange(10**6), caller.kind != "user")
+            self.import_base(caller, tree)
+            script = tree.changes() + "rm -rf /data/x; mkdir -p /data/x; echo changed > /data/x/last\n"
+            _, layer, facts = self.change(caller, needs, "image0", script, 0)
+            self.assertEqual(self.stack(caller, "over", "image0", "image1", layer, facts)["below"], 1)
+            shown = self.seen(caller, "over", "image1", needs)
+            caller.env["CAISSON_STATE_DIR"] = str(self.stores["over"])
+            context = caller.mkdir("context")
+            caller.write("context/Dockerfile", "FROM image1 AS one\nRUN cat /data/x/last > /data/x/built\nFROM image0\n"
+                         "COPY --from=image1 /data/x/last /copied\nCOPY --from=one /data/x/built /built\n", 0o644)
+            done = caller.caisson("image", "build", "-t", "built", context, timeout=120)
+            self.assertEqual(done.returncode, 0, done)
+            out, _ = self.run_tool(caller, "over", "caisson_layer_tool", "--image", "built", *needs, "--", "cat /copied /built")
+            self.assertEqual(out, b"changed\nchanged\n")
+            # Taking it along as a file and in again gives the same files, in one piece.
+            archive = caller.mkdir("export") / "image.tar"
+            done = caller.caisson("image", "export", "image1", "-o", archive)
+            self.assertEqual(done.returncode, 0, done)
+            caller.env["CAISSON_STATE_DIR"] = str(self.stores["flat"])
+            done = caller.caisson("image", "import", "again", archive)
+            self.assertEqual(done.returncode, 0, done)
+            (info,) = caller.caisson("image", "inspect", "again").json()
+            self.assertNotIn("below", info["rootfs"])
+            self.assert_same(shown, self.seen(caller, "flat", "again", needs), True)
+
+    def test_it_is_listed_with_what_it_lies_over(self):
+        for caller, needs in self.cases():
+            self.import_base(caller, None)
+            _, layer, facts = self.change(caller, needs, "image0", "echo 12345 > /data/last\n", 0)
+            self.stack(caller, "over", "image0", "image1", layer, facts)
+            caller.env["CAISSON_STATE_DIR"] = str(self.stores["over"])
+            base, top = caller.caisson("image", "inspect", "image0", "image1").json()
+            self.assertEqual([lower["chain"] for lower in top["rootfs"]["below"]], [base["rootfs"]["chain"]])
+            self.assertEqual(top["rootfs"]["bytes"], 6)
+            self.assertNotIn("below", base["rootfs"])
+            sizes = {image["name"]: image["bytes"] for image in caller.caisson("image", "ls", "--json").json()}
+            self.assertEqual(sizes["image1:latest"], sizes["image0:latest"] + 6)
+
     def test_the_ninth_root_is_flattened(self):
         for caller, needs in self.cases():
             self.import_base(caller, None)
