@@ -8,11 +8,13 @@ what the changing one saw last.
 import io
 import json
 import os
+import pathlib
 import random
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import unittest
 
 import frame
@@ -229,6 +231,31 @@ class Stack(unittest.TestCase):
             self.assertNotIn("below", base["rootfs"])
             sizes = {image["name"]: image["bytes"] for image in caller.caisson("image", "ls", "--json").json()}
             self.assertEqual(sizes["image1:latest"], sizes["image0:latest"] + 6)
+
+    def test_roots_of_both_forms_lie_over_each_other_under_a_layer_on_disk(self):
+        disk, no_disk = harness.disk_folder()
+        if disk is None:
+            frame.left_out(no_disk)
+        self.addCleanup(shutil.rmtree, disk)
+        for caller, needs in self.cases():
+            if caller.kind != "root" or not self.mounts_erofs(caller):
+                continue
+            self.stores = {how: pathlib.Path(tempfile.mkdtemp(dir=disk)) for how in ("over", "flat")}
+            needs = [*needs, "--quota"]
+            tree = Tree(random.randrange(10**6), True)
+            self.import_base(caller, tree)
+            for number in range(2):
+                forms = ["directory", "erofs"]
+                forms.remove(caller.env["CAISSON_IMAGE_FORM"])
+                caller.env["CAISSON_IMAGE_FORM"] = forms[0]
+                base, name = f"image{number}", f"image{number + 1}"
+                left, layer, facts = self.change(caller, needs, base, tree.changes(), number)
+                over = self.stack(caller, "over", base, name, layer, facts)
+                self.assertEqual((over["below"], over["form"]), (number + 1, forms[0]))
+                self.stack(caller, "flat", base, name, layer, facts)
+                shown = self.seen(caller, "over", name, needs)
+                self.assert_same(shown, self.seen(caller, "flat", name, needs), True)
+                self.assert_same(shown, left, False, False)
 
     def test_the_ninth_root_is_flattened(self):
         for caller, needs in self.cases():
