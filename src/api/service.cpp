@@ -23,9 +23,9 @@ bool is_read(const http::Exchange& exchange) {
 }  // namespace
 
 Service::Service(Parts parts) : parts_(std::move(parts)) {
-  for (const auto routes : {e2b::sandbox_routes(), e2b::list_routes(), e2b::log_routes(),
-                            e2b::template_routes(), e2b::snapshot_routes(),
-                            e2b::routes_not_here(), v1_routes()}) {
+  for (const auto routes :
+       {e2b::sandbox_routes(), e2b::list_routes(), e2b::log_routes(), e2b::template_routes(),
+        e2b::snapshot_routes(), e2b::routes_not_here(), v1_routes()}) {
     routes_.insert(routes_.end(), routes.begin(), routes.end());
   }
   for (const Route& route : routes_) router_.add(route.method, route.pattern);
@@ -124,7 +124,8 @@ std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const 
   }
   if (path != "/metrics") return std::nullopt;
   return Answer::text(200, kPrometheus,
-                      instruments_.text({parts_.server_counts(), parts_.backend.fleet.counts()}));
+                      instruments_.text({parts_.server_counts(), parts_.backend.fleet.counts(),
+                                         parts_.log.lost()}));
 }
 
 void Service::log_request(const RecordedExchange& exchange, const Trace& trace,
