@@ -238,6 +238,7 @@ fleet::FleetOptions Program::fleet_options() {
       quota.longest = std::chrono::seconds(*config_.maxima.lifetime_ms / 1000);
     return quota;
   };
+  options.maxima = config_.maxima;
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);

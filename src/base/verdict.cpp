@@ -11,7 +11,7 @@ constexpr std::array<std::string_view, kVerdictCount> kVerdictNames = {
 constexpr std::array<std::string_view, kLimits> kLimitNames = {
     "cpus",    "memory",   "pids",    "disk",     "inodes",      "open_files",  "output",
     "timeout", "cpu_time", "io_read", "io_write", "io_read_ops", "io_write_ops"};
-constexpr std::array<std::string_view, 5> kHeldNames = {"none", "watched", "rlimit", "cgroup",
+constexpr std::array<std::string_view, kHeldKinds> kHeldNames = {"none", "watched", "rlimit", "cgroup",
                                                         "partly"};
 constexpr std::size_t kUsageBytes = 9 * 8;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fleet/page_token.h"
+#include "fleet/recipe.h"
 
 namespace caisson::fleet {
 
@@ -200,6 +201,12 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(std::
 io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
                                                                          Template from,
                                                                          NewSandbox wanted) {
+  if (!wanted.spec.empty()) {
+    auto asked = lay_over(from.recipe, wanted.spec);
+    if (!asked.has_value()) co_return fail(std::move(asked).error().with("spec"));
+    from.recipe = std::move(*asked);
+  }
+  CO_TRY(check_maxima(from.recipe, options.maxima));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
   Record record{.team = team,
                 .image = ready.made.image,

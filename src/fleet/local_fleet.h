@@ -17,6 +17,7 @@
 #include "fleet/pool.h"
 #include "fleet/records.h"
 #include "fleet/snapshot.h"
+#include "policy/server_config.h"
 
 namespace caisson::fleet {
 
@@ -40,6 +41,7 @@ struct FleetOptions {
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
   std::function<Quota(std::string_view team)> quota;
+  policy::ServedLimits maxima{};  // of one sandbox
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
   Pool::Make make = make_sandbox;
