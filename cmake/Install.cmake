@@ -20,6 +20,7 @@ caisson_install_program(caisson-guest ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-image-worker ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-image-fetch ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-serve ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-remote ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 
 install(FILES ${CMAKE_SOURCE_DIR}/packaging/apparmor/caisson
         DESTINATION ${CMAKE_INSTALL_DATADIR}/caisson/apparmor)
