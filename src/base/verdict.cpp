@@ -11,8 +11,8 @@ constexpr std::array<std::string_view, kVerdictCount> kVerdictNames = {
 constexpr std::array<std::string_view, kLimits> kLimitNames = {
     "cpus",    "memory",   "pids",    "disk",     "inodes",      "open_files",  "output",
     "timeout", "cpu_time", "io_read", "io_write", "io_read_ops", "io_write_ops"};
-constexpr std::array<std::string_view, kHeldKinds> kHeldNames = {"none", "watched", "rlimit", "cgroup",
-                                                        "partly"};
+constexpr std::array<std::string_view, kHeldKinds> kHeldNames = {"none", "watched", "rlimit",
+                                                                 "cgroup", "partly"};
 constexpr std::size_t kUsageBytes = 9 * 8;
 
 void append_number(std::string& out, std::uint64_t value, std::size_t bytes) {

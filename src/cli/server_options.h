@@ -10,7 +10,7 @@ namespace caisson::cli {
 inline constexpr std::array<Option, 3> kServerOptions = {{
     {.name = "--server",
      .value = "URL",
-     .help = "Act on this server, http://HOST[:PORT] or https://…, and not on this host; "
+     .help = "Act on this server, such as https://server.example.com, and not on this host; "
              "$CAISSON_SERVER does too. The key is $CAISSON_API_KEY or in a file."},
     {.name = "--server-key-file",
      .value = "FILE",

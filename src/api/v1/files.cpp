@@ -177,7 +177,8 @@ io::Async<Status> verdict(BoxStream& stream) {
 
 Result<Place> parse_write(const Call& call) {
   TRY_ASSIGN(const auto mode, query_number(call, "mode", 0, kMostMode));
-  TRY_ASSIGN(const auto modified, query_number(call, "modified_ns", -kMostNanoseconds, kMostNanoseconds));
+  TRY_ASSIGN(const auto modified,
+             query_number(call, "modified_ns", -kMostNanoseconds, kMostNanoseconds));
   TRY_ASSIGN(const Answered parents, query_truth(call, "parents"));
   TRY_ASSIGN(const Answered exclusive, query_truth(call, "exclusive"));
   TRY_ASSIGN(Place place, place_of(call, FileOperation::kWrite));
@@ -257,7 +258,8 @@ io::Async<Result<Answer>> change(Call& call) {
   const Object body(value);
   CO_TRY(body.only({"mode", "modified_ns"}));
   CO_TRY_ASSIGN(const auto mode, body.integer("mode", 0, kMostMode));
-  CO_TRY_ASSIGN(const auto modified, body.integer("modified_ns", -kMostNanoseconds, kMostNanoseconds));
+  CO_TRY_ASSIGN(const auto modified,
+                body.integer("modified_ns", -kMostNanoseconds, kMostNanoseconds));
   if (!mode.has_value() && !modified.has_value())
     co_return fail(policy::wrong("the body", "nothing to change", "mode, modified_ns or both"));
   if (mode.has_value()) {

@@ -9,8 +9,9 @@ namespace caisson::cli {
 namespace {
 
 Error wrong_url(std::string_view url) {
-  return Error::invalid("--server: found '" + std::string(url) +
-                        "'; allowed is http://HOST[:PORT] or https://HOST[:PORT]");
+  return Error::invalid(
+      "--server: found '" + std::string(url) +
+      "'; allowed is one such as http://localhost:3000 or https://server.example.com");
 }
 
 std::string escaped(std::string_view text) {

@@ -16,7 +16,8 @@ struct ServerAddress {
   unsigned short port = 80;
   std::string authority;  // for the header Host: as it was written
 };
-// "http://HOST[:PORT]" or "https://…", with a final slash at most. Error: invalid_argument.
+// Its scheme (http or https), a host and perhaps a port, with a final slash at most. Error:
+// invalid_argument.
 Result<ServerAddress> parse_server_address(std::string_view url);
 
 // "/path?a=b&c=d", with the values escaped; those that are empty are left out.

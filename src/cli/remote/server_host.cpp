@@ -331,7 +331,8 @@ Result<SandboxInfo> parse_sandbox(const json::Value& value) {
   info.paused = state == "paused";
   TRY_ASSIGN(info.created_ms, time_of(value, "started"));
   TRY_ASSIGN(const std::int64_t ends, time_of(value, "ends"));
-  info.deadline_ms = ends;
+  // The time of a paused one does not go on.
+  if (!info.paused) info.deadline_ms = ends;
   const json::Value* metadata = value.find("metadata");
   const json::Value* text = metadata == nullptr ? nullptr : metadata->find(kCommandKey);
   if (text == nullptr || text->as_string() == nullptr) return info;
