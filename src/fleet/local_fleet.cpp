@@ -6,6 +6,7 @@
 
 #include "base/time_text.h"
 #include "fleet/page_token.h"
+#include "fleet/recipe.h"
 
 namespace caisson::fleet {
 
@@ -260,6 +261,14 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
     from = std::move(*like);
   } else {
     CO_TRY_ASSIGN(from, co_await options.find_template(team, wanted.template_name));
+  }
+  if (!wanted.spec.empty()) {
+    auto asked = lay_over(from.recipe, wanted.spec);
+    if (!asked.has_value()) co_return fail(std::move(asked).error().with("spec"));
+    // What nobody asked for is only usual.
+    CO_TRY_ASSIGN(const Recipe usual, recipe_within(quota, from.recipe, from.limits));
+    from.recipe = merge_limits(usual, from.recipe, std::move(*asked));
+    from.limits = Limits::kAsked;
   }
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
