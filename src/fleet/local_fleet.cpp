@@ -7,6 +7,7 @@
 #include "base/time_text.h"
 #include "fleet/page_token.h"
 #include "fleet/recipe.h"
+#include "io/race.h"
 
 namespace caisson::fleet {
 
@@ -89,6 +90,9 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // The state that its supervisor tells.
   static void believe(std::string_view usage, SandboxView& view);
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
+  // Stores the record of a new sandbox and gives it its time, both at once: before the answer no
+  // client knows of it, and a server that starts again ends one that has no record.
+  io::Async<Status> claim(std::shared_ptr<LocalSandbox> sandbox, Record record);
   // Writes what has changed.
   io::Async<Status> save(std::string id);
   void forget(LocalSandbox& ended);
@@ -252,10 +256,8 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
-io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
-                                                                         Quota quota,
-                                                                         NewSandbox wanted,
-                                                                         std::optional<Template> like) {
+io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
+    std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
   Template from;
   if (like.has_value()) {
     from = std::move(*like);
@@ -300,13 +302,10 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   fill_tokens(record);
   auto sandbox = std::make_shared<LocalSandbox>(loop, team, view, std::move(ready.made),
                                                 std::move(ready.client));
-  // The record first: a sandbox that nobody knows of would be ended as nobody's.
-  auto put = co_await records->put(record);
-  if (put.has_value()) put = co_await sandbox->set_end(view.end);
-  if (!put.has_value()) {
+  if (auto claimed = co_await claim(sandbox, record); !claimed.has_value()) {
     sandbox->kill();
     const Status ignored = co_await records->remove(record.view.id);
-    co_return fail(std::move(put).error());
+    co_return fail(std::move(claimed).error());
   }
   add(sandbox, std::move(record));
   sandbox->note(Event::Level::kInfo, "the sandbox was made",
@@ -316,6 +315,26 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
     co_return fail(Error::unavailable("the sandbox ended before it was used"));
   }
   co_return sandbox;
+}
+
+io::Async<Status> LocalFleet::State::claim(std::shared_ptr<LocalSandbox> sandbox, Record record) {
+  struct Results {
+    Status stored, timed;
+  };
+  auto results = std::make_shared<Results>();
+  auto store = [](std::shared_ptr<State> self, Record kept,
+                  std::shared_ptr<Results> to) -> io::Async<void> {
+    to->stored = co_await self->records->put(std::move(kept));
+  };
+  auto time = [](std::shared_ptr<LocalSandbox> of, WallClock::time_point end,
+                 std::shared_ptr<Results> to) -> io::Async<void> {
+    to->timed = co_await of->set_end(end);
+  };
+  const WallClock::time_point end = record.view.end;
+  co_await io::both(store(shared_from_this(), std::move(record), results),
+                    time(std::move(sandbox), end, results));
+  if (!results->stored.has_value()) co_return std::move(results->stored);
+  co_return std::move(results->timed);
 }
 
 io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::string team,
@@ -374,8 +393,7 @@ bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused =
-      co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+  const auto paused = co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
   // What cannot be paused does not outlive its time.
   if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
