@@ -100,6 +100,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<void> write_noted();
   static io::Async<void> write(std::shared_ptr<State> self) { co_await self->write_noted(); }
   void fill_tokens(Record& record) const;
+  static Record record_of(std::string team, const Template& from, NewSandbox wanted);
 
   // Counted among the team's while it is made.
   io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
@@ -256,6 +257,30 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
+// What is known of a sandbox before it is made.
+Record LocalFleet::State::record_of(std::string team, const Template& from, NewSandbox wanted) {
+  Record record{.team = std::move(team),
+                .cpu_milli = from.recipe.cpu_milli.value_or(0),
+                .secure = wanted.secure,
+                .timeout = *wanted.timeout,
+                .env = std::move(wanted.env)};
+  // The client's go before the template's.
+  record.env.insert(from.env.begin(), from.env.end());
+  SandboxView& view = record.view;
+  view.template_id = from.id;
+  view.alias = from.alias;
+  view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
+  view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
+  view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
+  view.metadata = std::move(wanted.metadata);
+  view.on_timeout = wanted.on_timeout;
+  view.on_timeout_keeps = wanted.on_timeout_keeps;
+  view.auto_resume = wanted.auto_resume;
+  view.public_traffic = wanted.public_traffic;
+  view.mask_request_host = std::move(wanted.mask_request_host);
+  return record;
+}
+
 io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
   Template from;
@@ -273,34 +298,20 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     from.limits = Limits::kAsked;
   }
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
+  Record record = record_of(std::move(team), from, std::move(wanted));
+  // Judged before a sandbox is taken for it.
+  CO_TRY(records->check(record));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
-  Record record{.team = team,
-                .image = ready.made.image,
-                .host_id = ready.made.id,
-                .user = ready.made.user,
-                .workdir = ready.made.workdir,
-                .secure = wanted.secure,
-                .timeout = *wanted.timeout,
-                .env = std::move(from.env)};
-  for (auto& [name, value] : wanted.env) record.env[name] = std::move(value);
-  record.cpu_milli = from.recipe.cpu_milli.value_or(0);
+  record.image = ready.made.image;
+  record.host_id = ready.made.id;
+  record.user = ready.made.user;
+  record.workdir = ready.made.workdir;
   SandboxView& view = record.view;
   view.id = ready.made.id;
-  view.template_id = std::move(from.id);
-  view.alias = std::move(from.alias);
   view.started = WallClock::now();
   view.end = view.started + record.timeout;
-  view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
-  view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
-  view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
-  view.metadata = std::move(wanted.metadata);
-  view.on_timeout = wanted.on_timeout;
-  view.on_timeout_keeps = wanted.on_timeout_keeps;
-  view.auto_resume = wanted.auto_resume;
-  view.public_traffic = wanted.public_traffic;
-  view.mask_request_host = std::move(wanted.mask_request_host);
   fill_tokens(record);
-  auto sandbox = std::make_shared<LocalSandbox>(loop, team, view, std::move(ready.made),
+  auto sandbox = std::make_shared<LocalSandbox>(loop, record.team, view, std::move(ready.made),
                                                 std::move(ready.client));
   if (auto claimed = co_await claim(sandbox, record); !claimed.has_value()) {
     sandbox->kill();
