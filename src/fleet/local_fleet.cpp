@@ -251,10 +251,8 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
-io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
-                                                                         Quota quota,
-                                                                         NewSandbox wanted,
-                                                                         std::optional<Template> like) {
+io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
+    std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
   Template from;
   if (like.has_value()) {
     from = std::move(*like);
@@ -365,8 +363,7 @@ bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused =
-      co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+  const auto paused = co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
   // What cannot be paused does not outlive its time.
   if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
