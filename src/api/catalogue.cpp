@@ -56,8 +56,7 @@ io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
   const auto now = io::Clock::now();
   const auto remembered = known_.find(image);
   if (remembered == known_.end() || remembered->second < now) {
-    const auto who =
-        image == known_as ? maker::NamedBy::kClient : maker::NamedBy::kOperator;
+    const auto who = image == known_as ? maker::NamedBy::kClient : maker::NamedBy::kOperator;
     auto look = [&host = host_, image, who] { return host.find_image(image, who); };
     auto found = co_await loop_.in_pool(std::move(look));
     if (!found.has_value()) {

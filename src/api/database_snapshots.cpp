@@ -175,9 +175,8 @@ io::Async<Status> DatabaseSnapshots::sweep() {
   CO_TRY_ASSIGN(std::vector<std::string> images, co_await loop_.in_pool(std::move(look)));
   auto work = [](db::Database& database) { return db::Templates(database).images_of_any_team(); };
   CO_TRY_ASSIGN(const std::vector<std::string> needed, co_await database_->with(std::move(work)));
-  std::erase_if(images, [&](const std::string& image) {
-    return std::ranges::binary_search(needed, image);
-  });
+  std::erase_if(
+      images, [&](const std::string& image) { return std::ranges::binary_search(needed, image); });
   co_return co_await drop(std::move(images));
 }
 

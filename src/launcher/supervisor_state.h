@@ -142,9 +142,7 @@ class Supervisor {
   // From the box that has been born.
   void take_layer();
   // Whether nothing that commands run can go on, or end.
-  bool stands_still() const {
-    return frozen_ == Frozen::kYes || (holder_ != 0 && !hold_asked_);
-  }
+  bool stands_still() const { return frozen_ == Frozen::kYes || (holder_ != 0 && !hold_asked_); }
   // Answered when everything stands still. What is opened from now on waits.
   void begin_hold(std::uint64_t id, const proto::Fields& head);
   // As freeze_when_started().
@@ -227,8 +225,8 @@ class Supervisor {
   std::uint64_t freeze_by_us_ = 0;
   std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
   KeptCommands kept_;
-  wall::Handouts layer_;      // of a kept sandbox whose files can be read from outside
-  std::uint64_t holder_ = 0;  // the client for whom everything stands still
+  wall::Handouts layer_;             // of a kept sandbox whose files can be read from outside
+  std::uint64_t holder_ = 0;         // the client for whom everything stands still
   std::optional<Asked> hold_asked_;  // it does not yet
   std::uint64_t hold_by_us_ = 0;
   struct Reboot {

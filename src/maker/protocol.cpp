@@ -60,8 +60,7 @@ Status check_name(const Request& request) {
                   });
   const bool of_sandbox =
       request.operation == Operation::kConnect || request.operation == Operation::kTakeSnapshot;
-  if (of_sandbox && !id)
-    return fail(Error::invalid("a request about a sandbox names none"));
+  if (of_sandbox && !id) return fail(Error::invalid("a request about a sandbox names none"));
   return {};
 }
 
@@ -162,8 +161,7 @@ Result<Request> decode_request(std::string_view bytes) {
   }
   if (request.operation == Operation::kTakeSnapshot) {
     const std::size_t at = request.name.find(kBeforeImage);
-    if (at == std::string::npos || at + 1 == request.name.size() ||
-        request.name.size() > kMostName)
+    if (at == std::string::npos || at + 1 == request.name.size() || request.name.size() > kMostName)
       return fail(Error::invalid("a request for a snapshot names no image"));
     request.image = request.name.substr(at + 1);
     request.name.resize(at);

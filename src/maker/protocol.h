@@ -30,7 +30,7 @@ enum class Operation : std::uint8_t {
 
 struct Request {
   Operation operation = Operation::kMake;
-  Recipe recipe;     // kMake; its image is `name`
+  Recipe recipe;  // kMake; its image is `name`
   // kConnect, kTakeSnapshot: the sandbox's id; kFindImage, kFindClientsImage, kDropSnapshot: the
   // image's name
   std::string name;

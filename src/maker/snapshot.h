@@ -1,5 +1,5 @@
-// A snapshot of a sandbox's files: what was changed over its image, as one more layer of an image of
-// the store. With the rights of this process; blocks; no state but the host's.
+// A snapshot of a sandbox's files: what was changed over its image, as one more layer of an image
+// of the store. With the rights of this process; blocks; no state but the host's.
 //
 // The store keeps what has a name in it. Such an image is named by its id below kSnapshotNames: no
 // client can name it like that, and who has the database takes the names away that nobody needs any
