@@ -13,8 +13,8 @@ namespace {
 using fleet::NewSandbox;
 using std::chrono::seconds;
 
-// Where a spec names no time.
-constexpr std::uint64_t kUsualLifeMs = 300'000;
+// Of a resume that names no time.
+constexpr std::int64_t kUsualSeconds = 300;
 constexpr std::int64_t kMostListed = 100;
 
 json::Value texts_of(const Texts& map) {
@@ -45,15 +45,16 @@ Status read_spec(const Object& body, NewSandbox& wanted) {
   TRY_ASSIGN(const auto given, body.object("spec"));
   if (!given.has_value()) return {};
   wanted.spec = json::serialize(given->value());
-  policy::SpecValues usual;
-  usual.limits.timeout_ms = kUsualLifeMs;
-  auto values = policy::parse_spec(wanted.spec, policy::Format::kJson, std::move(usual));
+  auto values = policy::parse_spec(wanted.spec, policy::Format::kJson);
   if (!values.has_value()) return fail(std::move(values).error().with("spec"));
   wanted.template_name = values->image;
-  if (!values->limits.timeout_ms.has_value())
-    return fail(policy::wrong("spec.limits.timeout", "unlimited", "a time"));
-  // Rounded up: nothing is over before its time.
-  wanted.timeout = seconds((*values->limits.timeout_ms + 999) / 1000);
+  TRY_ASSIGN(const auto limits, given->object("limits"));
+  if (limits.has_value() && limits->find("timeout") != nullptr) {
+    if (!values->limits.timeout_ms.has_value())
+      return fail(policy::wrong("spec.limits.timeout", "unlimited", "a time"));
+    // Rounded up: nothing is over before its time.
+    wanted.timeout = seconds((*values->limits.timeout_ms + 999) / 1000);
+  }
   json::Value env = json::Value::object();
   for (auto& [name, value] : values->env) env.set(name, std::move(value));
   json::Value held = json::Value::object();
@@ -66,7 +67,6 @@ Result<NewSandbox> parse_new(const json::Value& value) {
   const Object body(value);
   TRY(body.only({"spec", "on_timeout", "auto_resume", "metadata"}));
   NewSandbox wanted;
-  wanted.timeout = seconds(kUsualLifeMs / 1000);
   TRY(read_spec(body, wanted));
   TRY_ASSIGN(const auto on_timeout, body.text("on_timeout", 16));
   if (on_timeout.has_value() && on_timeout != "kill" && on_timeout != "pause")
@@ -154,7 +154,7 @@ io::Async<Result<Answer>> resume(Call& call) {
   CO_TRY_ASSIGN(const std::shared_ptr<fleet::Served> found, sandbox_of(call));
   if (found->view().state == fleet::State::kRunning) co_return shown(call);
   CO_TRY(co_await call.backend.fleet.connect(call.team, call.parameter(0),
-                                             seconds(from_now.value_or(kUsualLifeMs / 1000)),
+                                             seconds(from_now.value_or(kUsualSeconds)),
                                              fleet::Resume::kWhatWasKept));
   co_return shown(call);
 }

@@ -25,7 +25,7 @@ TEST_F(V1Sandboxes, OneIsMadeOfASpec) {
 TEST_F(V1Sandboxes, WithoutABodyItIsTheUsualOne) {
   fleet.templates.emplace_back("");
   EXPECT_EQ(call("POST", "/v1/sandboxes").status, 201);
-  EXPECT_EQ(fleet.wanted.timeout, std::chrono::seconds(300));
+  EXPECT_FALSE(fleet.wanted.timeout.has_value());
   EXPECT_EQ(fleet.wanted.spec, "");
 }
 

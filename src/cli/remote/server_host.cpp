@@ -281,8 +281,8 @@ json::Value ServerHost::shown(const SandboxInfo& info) const {
   json::Value known = json::Value::object();
   for (const json::Member& member : *all.as_object()) {
     // What a server does not tell of.
-    static constexpr std::string_view kUnknown[] = {"owner_uid", "user", "uid", "gid",
-                                                    "exposed_ports"};
+    static constexpr std::string_view kUnknown[] = {"image_id", "owner_uid", "user",
+                                                    "uid",      "gid",       "exposed_ports"};
     if (std::ranges::find(kUnknown, std::string_view(member.key)) == std::end(kUnknown))
       known.set(member.key, member.value);
   }

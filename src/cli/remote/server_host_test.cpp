@@ -350,15 +350,15 @@ TEST_F(ServerHostTest, FilesAreCopiedInAndResultsOut) {
   ASSERT_EQ(::utimensat(AT_FDCWD, source.c_str(), times, 0), 0);
   ASSERT_EQ(::chmod(source.c_str(), 0640), 0);
   const std::string below = "/v1/sandboxes/abc/files";
-  server_.answer("PUT " + below + "/directory?mode=493&parents=true&path=/home", {.status = 204});
-  const std::string write = "PUT " + below + "?mode=416&modified_ns=7000000000&path=/home/in";
+  server_.answer("PUT " + below + "/directory?mode=493&parents=true&path=/srv", {.status = 204});
+  const std::string write = "PUT " + below + "?mode=416&modified_ns=7000000000&path=/srv/in";
   server_.answer(write, {.status = 204});
-  server_.answer("GET " + below + "/stat?path=/home/out",
+  server_.answer("GET " + below + "/stat?path=/srv/out",
                  {.body = R"({"name":"out","type":"file","mode":420,"size":5})"});
-  server_.answer("GET " + below + "?path=/home/out", {.body = "world"});
+  server_.answer("GET " + below + "?path=/srv/out", {.body = "world"});
   policy::SpecValues values{.command = {"ls"}};
-  values.grants = {{.from = source, .to = "/home/in", .mode = policy::GrantMode::kCopy}};
-  values.outputs = {{.path = "/home/out", .to = target}};
+  values.grants = {{.from = source, .to = "/srv/in", .mode = policy::GrantMode::kCopy}};
+  values.outputs = {{.path = "/srv/out", .to = target}};
   auto made = host().create(spec(values), {});
   ASSERT_TRUE(made.has_value()) << made.error().message();
   EXPECT_EQ(server_.told().back(), write + " hello");
@@ -371,21 +371,21 @@ TEST_F(ServerHostTest, OneThatCannotBeFilledIsEnded) {
   server_.answer("POST /v1/sandboxes", {.status = 201, .body = kSandbox});
   server_.answer("DELETE /v1/sandboxes/abc", {.status = 204});
   policy::SpecValues values{.command = {"ls"}};
-  values.grants = {{.from = file("in", "x"), .to = "/home/in", .mode = policy::GrantMode::kCopy}};
+  values.grants = {{.from = file("in", "x"), .to = "/srv/in", .mode = policy::GrantMode::kCopy}};
   EXPECT_FALSE(host().create(spec(values), {}).has_value());
   EXPECT_EQ(server_.told().back(), "DELETE /v1/sandboxes/abc");
 }
 
 TEST_F(ServerHostTest, AFileIsCopiedOutWhole) {
   auto found = sandbox();
-  server_.answer("GET /v1/sandboxes/abc/files/stat?path=/home/out",
+  server_.answer("GET /v1/sandboxes/abc/files/stat?path=/srv/out",
                  {.body = R"({"name":"out","type":"file","mode":420,"size":5,"modified_ns":7})"});
-  server_.answer("GET /v1/sandboxes/abc/files?path=/home/out", {.body = "hello"});
+  server_.answer("GET /v1/sandboxes/abc/files?path=/srv/out", {.body = "hello"});
   const std::string target = std::string(folder_) + "/out";
-  const auto copied = found->copy_out("/home/out", target);
+  const auto copied = found->copy_out("/srv/out", target);
   ASSERT_TRUE(copied.has_value()) << copied.error().message();
   EXPECT_EQ(contents(target), "hello");
-  EXPECT_EQ(found->copy_out("/home/none", target).error().code(), Code::kNotFound);
+  EXPECT_EQ(found->copy_out("/srv/none", target).error().code(), Code::kNotFound);
   EXPECT_EQ(contents(target), "hello") << "replaced as a whole or not at all";
 }
 
