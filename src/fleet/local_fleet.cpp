@@ -313,7 +313,8 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   fill_tokens(record);
   auto sandbox = std::make_shared<LocalSandbox>(loop, record.team, view, std::move(ready.made),
                                                 std::move(ready.client));
-  if (auto claimed = co_await claim(sandbox, record); !claimed.has_value()) {
+  auto claimed = co_await claim(sandbox, record);
+  if (!claimed.has_value()) {
     sandbox->kill();
     const Status ignored = co_await records->remove(record.view.id);
     co_return fail(std::move(claimed).error());

@@ -10,8 +10,8 @@
 
 namespace caisson::maker {
 Result<Made> make_sandbox(const Recipe& recipe) {
-  policy::SpecValues values = values_of(
-      recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs);
+  policy::SpecValues values =
+      values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs);
   values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept, .keep_layer = true}));

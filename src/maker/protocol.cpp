@@ -69,8 +69,7 @@ Status read_recipe(std::string_view bytes, Recipe& recipe) {
   std::size_t at = 0;
   for (const SameLimit& limit : kSameLimits) {
     const std::uint64_t number = get_number(bytes, at);
-    recipe.*limit.recipe =
-        number == kUnlimited ? policy::LimitValue() : policy::LimitValue(number);
+    recipe.*limit.recipe = number == kUnlimited ? policy::LimitValue() : policy::LimitValue(number);
     at += kNumberBytes;
   }
   std::uint8_t choices[std::size(kChoices)];

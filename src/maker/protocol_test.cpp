@@ -106,7 +106,8 @@ TEST(MakerProtocol, AnUnknownOperationOrVersionIsRefused) {
 }
 
 TEST(MakerProtocol, AnAnswerSaysWhatWasMade) {
-  const auto answer = decode_answer(encode_made({.id = "id0", .user = "user", .workdir = "", .image = "sha256:0"}));
+  const auto answer =
+      decode_answer(encode_made({.id = "id0", .user = "user", .workdir = "", .image = "sha256:0"}));
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->kind, Answer::Kind::kDone);
   EXPECT_EQ(answer->texts, (std::vector<std::string>{"id0", "user", "", "sha256:0"}));
