@@ -112,7 +112,12 @@ CREATE TABLE build_logs (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array<std::string_view, 1> kSteps = {kFirst};
+// A public template may be used, and not changed, by every team.
+constexpr std::string_view kPublicTemplates = R"sql(
+ALTER TABLE templates ADD COLUMN public INTEGER NOT NULL DEFAULT 0 CHECK (public IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 2> kSteps = {kFirst, kPublicTemplates};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));
