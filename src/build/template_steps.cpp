@@ -200,6 +200,12 @@ Result<BuildPlan> plan_template(const TemplateSpec& spec) {
   return Compiler(spec).run();
 }
 
+std::string template_step_name(const TemplateSpec& spec, std::uint32_t number) {
+  // FROM, USER and WORKDIR, and perhaps the command that provisions.
+  const std::uint32_t before = spec.provision == Provision::kYes ? 4 : 3;
+  return number <= before ? "base" : std::to_string(number - before);
+}
+
 std::string template_error(const StepFailure& failure) {
   if (!failure.step.starts_with(kRunText)) return failure.text();
   const std::string command = failure.step.substr(kRunText.size());
