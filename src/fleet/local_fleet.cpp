@@ -106,8 +106,7 @@ void LocalFleet::State::fill_tokens(Record& record) const {
 
 void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record) {
   std::map<std::string, std::string> env = record.env;
-  env["E2B_SANDBOX"] = "true";
-  env["E2B_SANDBOX_ID"] = record.view.id;
+  for (auto& [name, value] : own_variables(record.view.id)) env[name] = std::move(value);
   env["E2B_TEMPLATE_ID"] = record.view.template_id;
   sandbox->set_env(std::move(env));
   const std::weak_ptr<State> weak = weak_from_this();

@@ -18,6 +18,10 @@ std::string socket_of(const std::string& id) {
   return run_directory() + "/sandboxes/" + id + "/socket";
 }
 
+std::map<std::string, std::string> own_variables(const std::string& id) {
+  return {{"E2B_SANDBOX", "true"}, {"E2B_SANDBOX_ID", id}};
+}
+
 Result<Made> make_sandbox(const Recipe& recipe) {
   policy::SpecValues values;
   values.image = recipe.image;

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/error.h"
+#include "fleet/start_command.h"
 #include "policy/spec.h"
 
 namespace caisson::fleet {
@@ -21,6 +23,7 @@ struct Recipe {
   policy::LimitValue memory_bytes = 512ull << 20;
   policy::LimitValue disk_bytes = 256ull << 20;
   policy::LimitValue pids = 1024;
+  StartCommand start;  // run by who connects to it first
   auto operator<=>(const Recipe&) const = default;
 };
 
@@ -38,6 +41,9 @@ inline constexpr std::chrono::minutes kUnclaimed{10};
 Result<Made> make_sandbox(const Recipe& recipe);
 // Ends a sandbox of this host, if it is there: for one whose connection was lost.
 void end_sandbox(const std::string& id);
+
+// The variables that every command of a sandbox has, whoever starts it.
+std::map<std::string, std::string> own_variables(const std::string& id);
 
 // The socket of a sandbox of this run directory.
 std::string socket_of(const std::string& id);

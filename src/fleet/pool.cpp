@@ -14,6 +14,7 @@ constexpr std::size_t kMostMaking = 2;
 // A sandbox that is ready is told so often that it is still wanted: a server that dies leaves none.
 constexpr auto kRenewEvery = kUnclaimed / 4;
 constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
+constexpr std::chrono::seconds kRemovalTime{10};
 
 }  // namespace
 
@@ -56,7 +57,14 @@ io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
     co_await loop.in_pool(std::move(end));
     co_return fail(std::move(client).error());
   }
-  co_return Ready{.made = std::move(made), .client = std::move(*client)};
+  Ready one{.made = std::move(made), .client = std::move(*client)};
+  if (recipe.start.command.empty()) co_return one;
+  const auto running = co_await start_and_wait(
+      loop, *one.client, recipe.start, {.user = one.made.user, .env = own_variables(one.made.id)});
+  if (running.has_value()) co_return one;
+  one.client->shutdown();
+  co_await one.client->wait_gone_until(io::Clock::now() + kRemovalTime);
+  co_return fail(running.error());
 }
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
