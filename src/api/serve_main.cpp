@@ -19,16 +19,17 @@
 #include <utility>
 #include <vector>
 
-#include "api/catalogue.h"
 #include "api/database_keys.h"
 #include "api/e2b/envd.h"
 #include "api/service.h"
+#include "api/templates/local_templates.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/paths.h"
 #include "db/keys.h"
 #include "db/server_secret.h"
 #include "db/teams.h"
+#include "egress/allow_list.h"
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
 #include "http/server.h"
@@ -146,8 +147,7 @@ class Program {
       : config_(std::move(config)),
         arguments_(std::move(arguments)),
         log_(STDERR_FILENO, level_of(config_.log_level)),
-        loop_(config_.threads),
-        catalogue_(loop_, config_) {}
+        loop_(config_.threads) {}
 
   // What can fail before anything is served.
   Status prepare();
@@ -165,14 +165,15 @@ class Program {
   const Arguments arguments_;
   const io::Log log_;
   io::Loop loop_;
-  Catalogue catalogue_;
   std::array<Fd, 2> locks_;  // of the state and the run directory
   std::string first_key_;
+  std::string builder_;  // the program that builds a template
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
   std::optional<db::Variables> variables_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
+  std::optional<LocalTemplates> templates_;
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
@@ -187,6 +188,9 @@ class Program {
 
 Status Program::prepare() {
   const std::string directory = db::server_directory(config_.state_directory);
+  if (auto hosts = egress::AllowList::parse(config_.builds.hosts); !hosts.has_value())
+    return fail(std::move(hosts).error().with("builds.hosts"));
+  TRY_ASSIGN(builder_, helper_binary("caisson-template-builder"));
   TRY_ASSIGN(db::Database database, db::Database::open(db::database_path(config_.state_directory)));
   TRY_ASSIGN(locks_[0], lock_folder(directory));
   TRY_ASSIGN(secret_, db::ServerSecret::open(directory));
@@ -223,9 +227,9 @@ Status Program::prepare_tls() {
 
 fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
-  options.pool = catalogue_.pool();
-  options.find_template = [this](std::string, std::string name) {
-    return catalogue_.to_make(std::move(name));
+  options.pool = Catalogue(loop_, config_).pool();
+  options.find_template = [this](std::string team, std::string name) {
+    return templates_->to_make(std::move(team), std::move(name));
   };
   options.quota = [this](std::string_view) {
     fleet::Quota quota{.sandboxes = config_.max_sandboxes};
@@ -279,6 +283,10 @@ io::Async<void> Program::start() {
               {"paused", adopted->paused},
               {"lost", adopted->lost},
               {"ended", ended}});
+  const auto cleaned = co_await templates_->prepare();
+  if (!cleaned.has_value())
+    log_.write(io::Log::Level::kError, "what builds of an earlier server left stays for now",
+               {{"error", cleaned.error().message()}});
   fleet_->start_pool();
   const unsigned short port = listener_->port();
   server_->serve(std::move(listener_));
@@ -292,18 +300,28 @@ io::Async<void> Program::drain() {
   service_->set_state(Service::State::kStopping);
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
+  co_await templates_->close();
   co_await fleet_->close_pool();
   loop_.stop();
 }
 
 int Program::run() {
+  templates_.emplace(LocalTemplates::Parts{
+      .loop = loop_,
+      .config = config_,
+      .database = database_,
+      .uploads = db::server_directory(config_.state_directory) + "/uploads",
+      .program = builder_,
+      .upload_token = [this](std::string_view what) {
+        return secret_->token(db::TokenPurpose::kUpload, what);
+      }});
   fleet_.emplace(loop_, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{
-      .backend = {.loop = loop_, .fleet = *fleet_, .templates = catalogue_, .domain = domain_},
+      .backend = {.loop = loop_, .fleet = *fleet_, .templates = *templates_, .domain = domain_},
       .keys = *keys_,
       .log = log_,
       .sandbox =

@@ -39,14 +39,17 @@ void on_terminate(int) {
   if (running != nullptr) running->cancel();
 }
 
-// All of it, or nobody listens any more and this process is about to end.
+// All of it; where nobody listens any more there is nothing left to do.
 void write_line(std::string text) {
   text += '\n';
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t sent =
         TEMP_FAILURE_RETRY(::send(kTemplateJobFd, rest.data(), rest.size(), MSG_NOSIGNAL));
-    if (sent <= 0) return;
+    if (sent <= 0) {
+      cancelled = 1;
+      return;
+    }
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
 }
@@ -171,8 +174,8 @@ Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
 }
 
 int main_of_build() {
-  // The starter may have ended before this call.
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() == 1) return 1;
+  // A starter that ended before this call has left no job, or nobody who listens.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return 1;
   if (::fcntl(kTemplateJobFd, F_SETFD, FD_CLOEXEC) != 0) return 1;
   ::signal(SIGPIPE, SIG_IGN);
   auto control = Control::create();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/verdict.h"
+#include "io/latch.h"
 #include "io/race.h"
 
 namespace caisson::fleet {
@@ -38,22 +39,13 @@ bool succeeded(const Outcome& outcome) {
   return outcome.verdict == Verdict::kExited && outcome.exit_code == 0;
 }
 
-// Of the start command.
-struct Birth {
-  explicit Birth(io::Loop& loop) : event(loop) {}
-  io::Event event;
-  bool happened = false;
-};
-
 // Follows a command to its end. `birth`, where it is given, is told.
-io::Async<Result<Outcome>> follow(BoxStream& stream, const StartOptions& options, Birth* birth) {
+io::Async<Result<Outcome>> follow(BoxStream& stream, const StartOptions& options,
+                                  io::Latch* birth) {
   for (;;) {
     CO_TRY_ASSIGN(const BoxStream::Message message, co_await stream.next());
     if (message.kind == Kind::kData && options.output) options.output(message.bytes);
-    if (message.kind == Kind::kEvent && birth != nullptr) {
-      birth->happened = true;
-      birth->event.notify();
-    }
+    if (message.kind == Kind::kEvent && birth != nullptr) birth->set();
     if (message.kind != Kind::kClose) continue;
     CO_TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(message.bytes));
     if (!fields.has(Tag::kVerdict)) {
@@ -65,8 +57,8 @@ io::Async<Result<Outcome>> follow(BoxStream& stream, const StartOptions& options
 }
 
 // The start command's failure, if it comes to one; else it waits until it is cancelled.
-io::Async<void> watch(io::Loop& loop, BoxStream& stream, const StartOptions& options, Birth& birth,
-                      std::optional<Error>& failure) {
+io::Async<void> watch(io::Loop& loop, BoxStream& stream, const StartOptions& options,
+                      io::Latch& birth, std::optional<Error>& failure) {
   auto outcome = co_await follow(stream, options, &birth);
   if (!outcome.has_value()) {
     failure = std::move(outcome).error();
@@ -76,7 +68,7 @@ io::Async<void> watch(io::Loop& loop, BoxStream& stream, const StartOptions& opt
     failure = Error::precondition("the start command failed: " + ending(*outcome));
     co_return;
   }
-  io::Event never(loop);
+  io::Latch never(loop);
   co_await never.wait();
 }
 
@@ -107,12 +99,12 @@ io::Async<Status> try_ready(BoxClient& client, const StartCommand& what,
 }
 
 io::Async<void> wait_ready(BoxClient& client, const StartCommand& what,
-                           const StartOptions& options, Birth& birth, Status& ready) {
+                           const StartOptions& options, io::Latch& birth, Status& ready) {
   if (!what.ready.empty()) {
     ready = co_await try_ready(client, what, options);
     co_return;
   }
-  while (!birth.happened) co_await birth.event.wait();
+  co_await birth.wait();
   co_await io::Loop::sleep(options.watch_time);
 }
 
@@ -128,7 +120,7 @@ io::Async<Status> start_and_wait(io::Loop& loop, BoxClient& client, StartCommand
                 client.open(proto::Kind::kExec, fields));
   std::optional<Error> failure;
   Status ready;
-  Birth birth(loop);
+  io::Latch birth(loop);
   co_await io::race(watch(loop, *stream, options, birth, failure),
                     wait_ready(client, what, options, birth, ready));
   if (failure.has_value()) co_return fail(std::move(*failure));

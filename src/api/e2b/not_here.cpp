@@ -20,10 +20,10 @@ io::Async<Result<Answer>> snapshot_of(Call& call) {
   if (call.backend.fleet.find(call.team, id) == nullptr) co_return fail(no_such_sandbox(id));
   co_return co_await snapshots(call);
 }
-io::Async<Result<Answer>> builds(Call&) {
+io::Async<Result<Answer>> pushed(Call&) {
   return refuse(
-      "this server builds no templates; `caisson image build` makes an image, which the server's "
-      "configuration can offer as a template");
+      "this server takes no images that were built elsewhere and pushed; a template is built by its "
+      "steps (POST /v3/templates)");
 }
 io::Async<Result<Answer>> logs(Call&) {
   return refuse("this server keeps no log of a sandbox; a command's output goes to its client");
@@ -45,22 +45,9 @@ constexpr Route kRoutes[] = {
     {"GET", "/snapshots", snapshots},
     {"GET", "/sandboxes/{sandboxID}/logs", logs},
     {"GET", "/v2/sandboxes/{sandboxID}/logs", logs},
-    {"POST", "/templates", builds},
-    {"POST", "/v2/templates", builds},
-    {"POST", "/v3/templates", builds},
-    {"GET", "/templates/{templateID}", builds},
-    {"POST", "/templates/{templateID}", builds},
-    {"DELETE", "/templates/{templateID}", builds},
-    {"PATCH", "/templates/{templateID}", builds},
-    {"PATCH", "/v2/templates/{templateID}", builds},
-    {"GET", "/templates/{templateID}/files/{hash}", builds},
-    {"POST", "/templates/{templateID}/builds/{buildID}", builds},
-    {"POST", "/v2/templates/{templateID}/builds/{buildID}", builds},
-    {"GET", "/templates/{templateID}/builds/{buildID}/status", builds},
-    {"GET", "/templates/{templateID}/builds/{buildID}/logs", builds},
-    {"POST", "/templates/tags", builds},
-    {"DELETE", "/templates/tags", builds},
-    {"GET", "/templates/{templateID}/tags", builds},
+    {"POST", "/templates", pushed},
+    {"POST", "/templates/{templateID}", pushed},
+    {"POST", "/templates/{templateID}/builds/{buildID}", pushed},
     {"GET", "/volumes", volumes},
     {"POST", "/volumes", volumes},
     {"GET", "/volumes/{volumeID}", volumes},
