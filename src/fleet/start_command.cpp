@@ -17,6 +17,8 @@ using Kind = BoxStream::Message::Kind;
 namespace {
 
 constexpr milliseconds kFirstPause{50}, kLongestPause{2000};
+// From so much on output is not lost to who follows it.
+constexpr std::uint32_t kKeptOutput = 1u << 20;
 
 proto::Fields login_shell(const std::string& command, const StartOptions& options) {
   proto::Fields fields;
@@ -113,7 +115,7 @@ io::Async<void> wait_ready(BoxClient& client, const StartCommand& what,
 io::Async<Status> start_and_wait(io::Loop& loop, BoxClient& client, StartCommand what,
                                  StartOptions options) {
   proto::Fields fields = login_shell(what.command, options);
-  fields.put_u8(Tag::kKeep, 1).put(Tag::kLabel, what.label);
+  fields.put_u8(Tag::kKeep, 1).put_u32(Tag::kKeepOutput, kKeptOutput).put(Tag::kLabel, what.label);
   if (fields.bytes().size() > proto::kMaxPayload)
     co_return fail(Error::invalid("the start command is longer than 64 KiB"));
   CO_TRY_ASSIGN(const std::unique_ptr<BoxStream> stream,

@@ -43,9 +43,12 @@ class Said {
     }
   }
   std::vector<db::LogEntry> entries() { return std::exchange(entries_, {}); }
-  void flush() {
+  // No more comes: what is left is for who says so.
+  void close() {
+    closed_ = true;
     if (!partial_.empty()) add();
   }
+  bool closed() const { return closed_; }
 
  private:
   void add() {
@@ -61,6 +64,7 @@ class Said {
 
   std::string partial_;
   std::vector<db::LogEntry> entries_;
+  bool closed_ = false;
 };
 
 }  // namespace
@@ -202,6 +206,8 @@ io::Async<std::optional<JobFailed>> BuildQueue::State::take(Entry& entry,
 io::Async<void> BuildQueue::State::write_down(Entry& entry, Said& said) {
   for (;;) {
     co_await io::Loop::sleep(kWriteEvery);
+    // Resumed by the other side's end, it would take what it cannot write any more.
+    if (said.closed()) co_return;
     std::vector<db::LogEntry> entries = said.entries();
     if (!entries.empty()) co_await book.log(entry.task.build_id, std::move(entries));
   }
@@ -214,13 +220,13 @@ io::Async<std::optional<JobFailed>> BuildQueue::State::try_start(Entry& entry) {
   fleet::StartOptions how{.ready_time = options.ready_time, .watch_time = options.watch_time};
   how.output = [&said](std::string_view bytes) { said.take(bytes); };
   Status done;
-  auto attempt = [](State& self, Entry& of, fleet::StartOptions with, Status& into)
-      -> io::Async<void> {
+  auto attempt = [](State& self, Entry& of, fleet::StartOptions with, Said& words,
+                    Status& into) -> io::Async<void> {
     into = co_await fleet::try_start(self.loop, self.options.make, of.task.recipe, std::move(with),
                                      of.stop);
+    words.close();
   };
-  co_await io::race(attempt(*this, entry, std::move(how), done), write_down(entry, said));
-  said.flush();
+  co_await io::race(attempt(*this, entry, std::move(how), said, done), write_down(entry, said));
   std::vector<db::LogEntry> entries = said.entries();
   if (!entries.empty()) co_await book.log(entry.task.build_id, std::move(entries));
   if (done.has_value()) co_return std::nullopt;
