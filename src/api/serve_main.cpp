@@ -306,15 +306,15 @@ io::Async<void> Program::drain() {
 }
 
 int Program::run() {
-  templates_.emplace(LocalTemplates::Parts{
-      .loop = loop_,
-      .config = config_,
-      .database = database_,
-      .uploads = db::server_directory(config_.state_directory) + "/uploads",
-      .program = builder_,
-      .upload_token = [this](std::string_view what) {
-        return secret_->token(db::TokenPurpose::kUpload, what);
-      }});
+  templates_.emplace(
+      LocalTemplates::Parts{.loop = loop_,
+                            .config = config_,
+                            .database = database_,
+                            .uploads = db::server_directory(config_.state_directory) + "/uploads",
+                            .program = builder_,
+                            .upload_token = [this](std::string_view what) {
+                              return secret_->token(db::TokenPurpose::kUpload, what);
+                            }});
   fleet_.emplace(loop_, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);

@@ -58,8 +58,7 @@ Result<std::string> read_job() {
   std::string text;
   std::array<char, 65536> piece;
   while (!text.ends_with('\n')) {
-    const ssize_t count =
-        TEMP_FAILURE_RETRY(::recv(kTemplateJobFd, piece.data(), piece.size(), 0));
+    const ssize_t count = TEMP_FAILURE_RETRY(::recv(kTemplateJobFd, piece.data(), piece.size(), 0));
     if (count < 0) return fail_errno("read the job");
     if (count == 0) return fail(Error::invalid("the job is cut off"));
     text.append(piece.data(), static_cast<std::size_t>(count));
@@ -166,9 +165,8 @@ Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
   options.names.push_back(std::move(name));
   options.control = &control;
   options.cancelled = [] { return cancelled != 0; };
-  TRY_ASSIGN(const BuildReport report, build(store, plan, options, [&](const BuildEvent& event) {
-               log.show(event);
-             }));
+  TRY_ASSIGN(const BuildReport report,
+             build(store, plan, options, [&](const BuildEvent& event) { log.show(event); }));
   if (!report.failure.has_value()) return JobLine(JobDone());
   return JobLine(JobFailed{.step = log.step(), .text = template_error(*report.failure)});
 }
@@ -191,9 +189,9 @@ int main_of_build() {
   const TemplateSpec spec = job->spec;
   Log log(spec);
   auto result = run(std::move(*job), log, *control);
-  write_line(encode(result.has_value()
-                        ? *result
-                        : JobLine(JobFailed{.step = log.step(), .text = result.error().message()})));
+  write_line(encode(result.has_value() ? *result
+                                       : JobLine(JobFailed{.step = log.step(),
+                                                           .text = result.error().message()})));
   running = nullptr;
   return 0;
 }

@@ -72,8 +72,7 @@ std::string encode(const TemplateJob& job) {
   value.set("archives", std::move(archives));
   if (job.cpu_milli.has_value()) value.set("cpuMilli", *job.cpu_milli);
   if (job.memory.has_value()) value.set("memory", *job.memory);
-  if (job.login.has_value())
-    value.set("user", job.login->user).set("password", job.login->secret);
+  if (job.login.has_value()) value.set("user", job.login->user).set("password", job.login->secret);
   return json::serialize(value);
 }
 

@@ -8,8 +8,9 @@ namespace {
 TEST(TemplateJob, ComesBackAsItWas) {
   TemplateJob job;
   job.spec.image = "ubuntu:22.04";
-  job.spec.steps = {{.type = "RUN", .args = {"echo \"a\nb\"", "root"}, .files_hash = "", .force = true},
-                    {.type = "COPY", .args = {"a", "b"}, .files_hash = std::string(64, 'a'), .force = false}};
+  job.spec.steps = {
+      {.type = "RUN", .args = {"echo \"a\nb\"", "root"}, .files_hash = "", .force = true},
+      {.type = "COPY", .args = {"a", "b"}, .files_hash = std::string(64, 'a'), .force = false}};
   job.spec.start_command = "serve";
   job.spec.ready_command = "curl localhost";
   job.spec.force = true;

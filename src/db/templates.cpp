@@ -131,8 +131,8 @@ Result<Template> Templates::find_usable(std::string_view team_id,
   if (!found) return own;
   TRY_ASSIGN(Template other, read_template(sqlite_, query));
   if (other.is_public) return other;
-  return fail(Error(Code::kPermissionDenied,
-                    "template " + quoted(reference.name) + " is another team's"));
+  return fail(
+      Error(Code::kPermissionDenied, "template " + quoted(reference.name) + " is another team's"));
 }
 
 Result<ResolvedTemplate> Templates::resolve(std::string_view team_id,

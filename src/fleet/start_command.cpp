@@ -91,17 +91,17 @@ io::Async<Status> try_ready(BoxClient& client, const StartCommand& what,
       last = ending(outcome);
     }
     if (io::Clock::now() + pause >= until)
-      co_return fail(Error(Code::kDeadlineExceeded,
-                           "the ready command did not succeed within " +
-                               std::to_string(options.ready_time.count() / 1000) +
-                               " seconds; at last: " + last));
+      co_return fail(
+          Error(Code::kDeadlineExceeded, "the ready command did not succeed within " +
+                                             std::to_string(options.ready_time.count() / 1000) +
+                                             " seconds; at last: " + last));
     co_await io::Loop::sleep(pause);
     pause = std::min(2 * pause, kLongestPause);
   }
 }
 
-io::Async<void> wait_ready(BoxClient& client, const StartCommand& what,
-                           const StartOptions& options, io::Latch& birth, Status& ready) {
+io::Async<void> wait_ready(BoxClient& client, const StartCommand& what, const StartOptions& options,
+                           io::Latch& birth, Status& ready) {
   if (!what.ready.empty()) {
     ready = co_await try_ready(client, what, options);
     co_return;
@@ -118,8 +118,7 @@ io::Async<Status> start_and_wait(io::Loop& loop, BoxClient& client, StartCommand
   fields.put_u8(Tag::kKeep, 1).put_u32(Tag::kKeepOutput, kKeptOutput).put(Tag::kLabel, what.label);
   if (fields.bytes().size() > proto::kMaxPayload)
     co_return fail(Error::invalid("the start command is longer than 64 KiB"));
-  CO_TRY_ASSIGN(const std::unique_ptr<BoxStream> stream,
-                client.open(proto::Kind::kExec, fields));
+  CO_TRY_ASSIGN(const std::unique_ptr<BoxStream> stream, client.open(proto::Kind::kExec, fields));
   std::optional<Error> failure;
   Status ready;
   io::Latch birth(loop);

@@ -31,8 +31,8 @@ io::Async<Status> try_start(io::Loop& loop, Pool::Make make, Recipe recipe, Star
                   Status& into) -> io::Async<void> {
     into = co_await start_and_wait(on, with, std::move(what), std::move(how));
   };
-  co_await io::race(
-      start(loop, **client, std::move(recipe.start), std::move(options), done), stop.wait());
+  co_await io::race(start(loop, **client, std::move(recipe.start), std::move(options), done),
+                    stop.wait());
   (*client)->shutdown();
   co_await (*client)->wait_gone_until(io::Clock::now() + kRemovalTime);
   co_return done;

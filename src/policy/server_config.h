@@ -20,7 +20,8 @@
 //     time: 1h                          for one build
 //     upload: 1GiB                      the files of one COPY
 //     hosts: [deb.example.com]          that its commands reach by HTTP and HTTPS, HOST[:PORT]
-//     registries: [registry.example.com]  from where images are pulled, beside the settings' default
+//     registries: [registry.example.com]  from where images are pulled, beside the settings'
+//     default
 //   max_sandboxes: 1000                 that run at a time, of all teams
 //   max_connections: 10000
 //   threads: 4                          for work that blocks
@@ -29,9 +30,9 @@
 // One file is read: the one that is named, else /etc/caisson/caisson.yaml for root and
 // $XDG_CONFIG_HOME/caisson/caisson.yaml (~/.config/caisson/caisson.yaml) for anybody else, if it is
 // there. Then the environment goes before the file, and the command line before both: each value
-// but mappings and lists has a variable (CAISSON_SERVE_TLS_LISTEN) and a flag (--tls-listen). An unknown
-// key or a value that cannot be is an error with key, found and allowed. Plain values; reading the
-// file and the environment is all that happens.
+// but mappings and lists has a variable (CAISSON_SERVE_TLS_LISTEN) and a flag (--tls-listen). An
+// unknown key or a value that cannot be is an error with key, found and allowed. Plain values;
+// reading the file and the environment is all that happens.
 #pragma once
 
 #include <cstdint>

@@ -27,11 +27,10 @@ Result<std::optional<image::Credentials>> read_login(const Object& body) {
                  "\"registry\"), which those registries give out for a time too"});
   if (type != "registry")
     return fail(policy::wrong(registry->path_of("type"),
-                              type.has_value() ? policy::quote(*type) : "nothing",
-                              "\"registry\""));
+                              type.has_value() ? policy::quote(*type) : "nothing", "\"registry\""));
   image::Credentials login;
-  for (const auto& [key, into] : {std::pair("username", &login.user),
-                                  std::pair("password", &login.secret)}) {
+  for (const auto& [key, into] :
+       {std::pair("username", &login.user), std::pair("password", &login.secret)}) {
     TRY_ASSIGN(auto text, registry->text(key, kMostLogin));
     if (text.value_or("").empty())
       return fail(policy::wrong(registry->path_of(key), "nothing", "a string"));
@@ -47,10 +46,10 @@ Result<BuildOrder> parse_order(const Object& body) {
   order.from_image = image.value_or("");
   order.from_template = base.value_or("");
   if (order.from_image.empty() == order.from_template.empty())
-    return fail(policy::wrong("fromImage", order.from_image.empty()
-                                               ? "neither it nor fromTemplate"
-                                               : "it and fromTemplate",
-                              "one of them"));
+    return fail(policy::wrong(
+        "fromImage",
+        order.from_image.empty() ? "neither it nor fromTemplate" : "it and fromTemplate",
+        "one of them"));
   TRY_ASSIGN(order.login, read_login(body));
   if (const json::Value* steps = body.find("steps"); steps != nullptr) {
     auto parsed = build::parse_template_steps(*steps);
@@ -148,8 +147,8 @@ io::Async<Result<Answer>> logs(Call& call) {
   if (direction != "forward" && direction != "backward")
     co_return fail(policy::wrong("direction", policy::quote(direction), "forward or backward"));
   if (direction == "backward") window.direction = db::LogWindow::Direction::kBackward;
-  CO_TRY_ASSIGN(const auto found, co_await call.backend.templates.logs(
-                                      call.team, call.parameter(0), call.parameter(1), window));
+  CO_TRY_ASSIGN(const auto found, co_await call.backend.templates.logs(call.team, call.parameter(0),
+                                                                       call.parameter(1), window));
   json::Value body = json::Value::object(), entries = json::Value::array();
   for (const db::LogEntry& entry : found) entries.push(entry_body(entry));
   body.set("logs", std::move(entries));
@@ -167,12 +166,12 @@ std::string own_url(const http::Exchange& exchange) {
 
 io::Async<Result<Answer>> upload_place(Call& call) {
   const std::string& hash = call.parameter(1);
-  CO_TRY_ASSIGN(const UploadPlace place, co_await call.backend.templates.upload_place(
-                                             call.team, call.parameter(0), hash));
+  CO_TRY_ASSIGN(const UploadPlace place,
+                co_await call.backend.templates.upload_place(call.team, call.parameter(0), hash));
   json::Value body = json::Value::object();
   body.set("present", place.present);
-  body.set("url", own_url(call.exchange) + "/templates/" + place.id + "/files/" + hash + "?expires=" +
-                      std::to_string(place.expires) + "&token=" + place.token);
+  body.set("url", own_url(call.exchange) + "/templates/" + place.id + "/files/" + hash +
+                      "?expires=" + std::to_string(place.expires) + "&token=" + place.token);
   co_return Answer::json(201, body);
 }
 

@@ -71,7 +71,9 @@ io::Async<Result<Answer>> create_v2(Call& call) {
 }
 
 json::Value build_body(const db::Build& build) {
-  const auto text = [](std::int64_t ms) { return time_text(WallTime(std::chrono::milliseconds(ms))); };
+  const auto text = [](std::int64_t ms) {
+    return time_text(WallTime(std::chrono::milliseconds(ms)));
+  };
   json::Value body = json::Value::object();
   body.set("buildID", build.id);
   body.set("status", status_text(static_cast<TemplateView::Status>(build.status)));

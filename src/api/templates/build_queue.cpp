@@ -145,8 +145,8 @@ io::Async<void> BuildQueue::State::run(std::shared_ptr<State> self, Held entry) 
 io::Async<std::optional<JobFailed>> BuildQueue::State::build(Entry& entry) {
   auto process = BuildProcess::start(loop, options.program);
   if (!process.has_value())
-    co_return JobFailed{.step = "base", .text = "the build cannot be started: " +
-                                                process.error().message()};
+    co_return JobFailed{.step = "base",
+                        .text = "the build cannot be started: " + process.error().message()};
   entry.process = process->get();
   std::optional<JobFailed> failure =
       JobFailed{.step = std::string(kLastStep), .text = "the build was told to end"};
@@ -164,15 +164,14 @@ io::Async<std::optional<JobFailed>> BuildQueue::State::build(Entry& entry) {
 }
 
 io::Async<std::optional<JobFailed>> BuildQueue::State::listen(Entry& entry, BuildProcess& process) {
-  const auto until = options.time.has_value() ? io::Clock::now() + *options.time
-                                              : io::Clock::time_point::max();
+  const auto until =
+      options.time.has_value() ? io::Clock::now() + *options.time : io::Clock::time_point::max();
   for (;;) {
     auto lines = co_await process.next(until);
     if (!lines.has_value()) {
       const bool late = lines.error().code() == Code::kDeadlineExceeded;
       co_return JobFailed{.step = std::string(kLastStep),
-                          .text = late ? "the build took longer than " +
-                                             seconds_text(*options.time)
+                          .text = late ? "the build took longer than " + seconds_text(*options.time)
                                        : "the build failed: " + lines.error().message()};
     }
     if (lines->empty())
@@ -261,8 +260,7 @@ io::Async<void> BuildQueue::close(std::string reason) {
   const auto state = state_;
   state->closed = true;
   const auto waiting = std::exchange(state->waiting, {});
-  for (const State::Held& entry : waiting)
-    co_await state->book.failed(entry->task, "base", reason);
+  for (const State::Held& entry : waiting) co_await state->book.failed(entry->task, "base", reason);
   for (const State::Held& entry : state->running) State::stop(*entry, reason);
   while (!state->running.empty()) co_await state->changed.wait();
 }

@@ -41,7 +41,7 @@ class BuildQueue {
     std::size_t at_once = 4;
     std::size_t most = 100;  // with those that wait
     std::optional<std::chrono::milliseconds> time;
-    std::string program;     // caisson-template-builder
+    std::string program;  // caisson-template-builder
     fleet::Pool::Make make = fleet::make_sandbox;
     // Of what a template starts, when it is tried.
     std::chrono::milliseconds ready_time = std::chrono::minutes(9);

@@ -91,7 +91,8 @@ echo '{"done":true}' >&3)";
 }
 
 TEST_F(BuildQueueTest, TheJobIsGivenToIt) {
-  const auto script = R"(case $job in *'"name":"template/t1:b1"'*) echo '{"done":true}' >&3;; esac)";
+  const auto script =
+      R"(case $job in *'"name":"template/t1:b1"'*) echo '{"done":true}' >&3;; esac)";
   with_queue(options(script), [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     queue.add(task("b1"));
     co_await ended(book, 1);
@@ -140,8 +141,8 @@ TEST_F(BuildQueueTest, OneThatTakesTooLongIsEnded) {
 }
 
 TEST_F(BuildQueueTest, OnlySoManyGoOnAtOnceAndOnlySoManyWait) {
-  BuildQueue::Options chosen = options(
-      "echo '{\"log\":\"began\",\"step\":\"\",\"level\":\"info\"}' >&3\nread -r never <&3");
+  BuildQueue::Options chosen =
+      options("echo '{\"log\":\"began\",\"step\":\"\",\"level\":\"info\"}' >&3\nread -r never <&3");
   chosen.at_once = 1;
   chosen.most = 2;
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
@@ -185,8 +186,7 @@ TEST_F(BuildQueueTest, WhatItStartsIsTriedAndItsFailureIsTheBuilds) {
     starts.recipe.start.command = "serve";
     queue.add(std::move(starts));
     co_await ended(book, 1);
-    EXPECT_THAT(book.failures,
-                ElementsAre("b1 finalize: this host makes no sandboxes now"));
+    EXPECT_THAT(book.failures, ElementsAre("b1 finalize: this host makes no sandboxes now"));
     EXPECT_THAT(book.said.at(0), HasSubstr("starting: serve"));
   });
 }

@@ -56,8 +56,7 @@ TemplateView view_of(const db::Template& found, const db::Build* newest, std::si
 }
 
 Result<TemplateView> view_with_builds(db::Database& database, const db::Template& found) {
-  TRY_ASSIGN(const auto builds,
-             db::Builds(database).list(found.team_id, found.id, kMostBuilds));
+  TRY_ASSIGN(const auto builds, db::Builds(database).list(found.team_id, found.id, kMostBuilds));
   return view_of(found, builds.empty() ? nullptr : builds.data(), builds.size());
 }
 
@@ -246,8 +245,7 @@ io::Async<Result<Templates::Details>> LocalTemplates::details(std::string team, 
   CO_TRY_ASSIGN(const db::Template found, co_await own(team, name));
   auto look = [found](db::Database& database) -> Result<Details> {
     Details details;
-    TRY_ASSIGN(details.builds,
-               db::Builds(database).list(found.team_id, found.id, kMostBuilds));
+    TRY_ASSIGN(details.builds, db::Builds(database).list(found.team_id, found.id, kMostBuilds));
     details.view = view_of(found, details.builds.empty() ? nullptr : details.builds.data(),
                            details.builds.size());
     return details;
@@ -296,16 +294,15 @@ io::Async<Result<NewBuild>> LocalTemplates::create(std::string team, NewTemplate
       if (!reference.space.empty()) {
         TRY_ASSIGN(const db::Team owner, db::Teams(database).find_id(team));
         if (owner.slug != reference.space)
-          return fail(Error(Code::kPermissionDenied, "the namespace " +
-                                                         policy::quote(reference.space) +
-                                                         " is not yours"));
+          return fail(Error(Code::kPermissionDenied,
+                            "the namespace " + policy::quote(reference.space) + " is not yours"));
       }
       found = templates.ensure(team, reference.name, now_ms());
       if (!found.has_value()) return fail(std::move(found).error());
     }
     if (found->source_sandbox.has_value())
-      return fail(Error(Code::kAlreadyExists,
-                        "there is a snapshot " + policy::quote(reference.name)));
+      return fail(
+          Error(Code::kAlreadyExists, "there is a snapshot " + policy::quote(reference.name)));
     TRY_ASSIGN(const db::Build build, builds.add(team, found->id, tags, size, now_ms()));
     return NewBuild{.view = view_of(*found, &build, 1), .tags = tags};
   };
@@ -332,8 +329,7 @@ io::Async<Result<std::map<std::string, std::string>>> LocalTemplates::archives_o
   std::set<std::string> hashes;
   for (const build::TemplateStep& step : steps)
     if (!step.files_hash.empty() && step.type == "COPY") hashes.insert(step.files_hash);
-  auto look = [uploads = uploads_, id,
-               hashes]() -> Result<std::map<std::string, std::string>> {
+  auto look = [uploads = uploads_, id, hashes]() -> Result<std::map<std::string, std::string>> {
     std::map<std::string, std::string> paths;
     for (const std::string& hash : hashes) {
       const auto path = uploads.find(id, hash);
@@ -467,10 +463,10 @@ io::Async<Result<TemplateView>> LocalTemplates::set_access(std::string team, std
   CO_TRY_ASSIGN(const db::Template found, co_await own(team, name));
   auto change = [found, access](db::Database& database) -> Result<TemplateView> {
     db::Templates templates(database);
-    TRY(templates.set_visibility(found.team_id, found.id,
-                                 access == TemplateView::Access::kPublic ? db::Visibility::kPublic
-                                                                         : db::Visibility::kTeam,
-                                 now_ms()));
+    TRY(templates.set_visibility(
+        found.team_id, found.id,
+        access == TemplateView::Access::kPublic ? db::Visibility::kPublic : db::Visibility::kTeam,
+        now_ms()));
     TRY_ASSIGN(const db::Template changed, templates.find(found.team_id, found.id));
     return view_with_builds(database, changed);
   };
@@ -491,9 +487,9 @@ io::Async<Result<std::string>> LocalTemplates::set_tags(std::string team, std::s
   CO_TRY_ASSIGN(const db::TemplateReference reference, db::parse_template_reference(target));
   for (const std::string& tag : tags) CO_TRY(db::check_template_tag(tag));
   CO_TRY_ASSIGN(const db::Template found, co_await own(team, target));
-  auto change = [found, reference,
-                 tags](db::Database& database)
-      -> Result<std::pair<std::string, std::vector<std::string>>> {
+  auto change =
+      [found, reference,
+       tags](db::Database& database) -> Result<std::pair<std::string, std::vector<std::string>>> {
     db::Templates templates(database);
     TRY_ASSIGN(const db::ResolvedTemplate resolved, templates.resolve(found.team_id, reference));
     TRY(templates.set_tags(found.team_id, found.id, resolved.build.id, tags, now_ms()));
@@ -546,12 +542,13 @@ io::Async<Result<std::shared_ptr<Upload>>> LocalTemplates::begin_upload(std::str
                                                                         std::string token) {
   // The token first: it is what makes the rest ours.
   if (!same_secret(token_of(id, hash, expires), token) || !is_sha256(hash))
-    co_return fail(Error(Code::kPermissionDenied, "this place to upload to is none of the server's"));
+    co_return fail(
+        Error(Code::kPermissionDenied, "this place to upload to is none of the server's"));
   if (expires < now_ms() / 1000)
     co_return fail(Error(Code::kPermissionDenied, "the time to upload is over; ask for a new URL"));
   if (*uploading_ >= kMostUploads)
-    co_return fail(Error::exhausted(std::to_string(kMostUploads) +
-                                    " uploads are under way; try again later"));
+    co_return fail(
+        Error::exhausted(std::to_string(kMostUploads) + " uploads are under way; try again later"));
   ++*uploading_;
   auto begin = [uploads = uploads_, id, hash] { return uploads.begin(id, hash); };
   auto begun = co_await parts_.loop.in_pool(std::move(begin));

@@ -37,8 +37,7 @@ class UploadFile final : public Upload {
       return fail(Error(Code::kOutOfRange, "the files are more than " + std::to_string(most_) +
                                                " bytes, which is as many as one COPY may have"));
     while (!bytes.empty()) {
-      const ssize_t count =
-          TEMP_FAILURE_RETRY(::write(file_.get(), bytes.data(), bytes.size()));
+      const ssize_t count = TEMP_FAILURE_RETRY(::write(file_.get(), bytes.data(), bytes.size()));
       if (count < 0) return fail_errno("write the files of a build");
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
