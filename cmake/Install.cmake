@@ -19,6 +19,7 @@ caisson_install_program(caisson-launcher ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-guest ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-image-worker ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-image-fetch ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-template-builder ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-serve ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 
 install(FILES ${CMAKE_SOURCE_DIR}/packaging/apparmor/caisson

@@ -22,7 +22,8 @@ io::Async<Result<Answer>> snapshot_of(Call& call) {
 }
 io::Async<Result<Answer>> pushed(Call&) {
   return refuse(
-      "this server takes no images that were built elsewhere and pushed; a template is built by its "
+      "this server takes no images that were built elsewhere and pushed; a template is built by "
+      "its "
       "steps (POST /v3/templates)");
 }
 io::Async<Result<Answer>> logs(Call&) {
