@@ -203,7 +203,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const caisson::Fd image(memfd_create("image", MFD_CLOEXEC)),
       metadata(memfd_create("metadata", MFD_CLOEXEC));
   LayerTree tree(limits.entries);
-  ErofsWriter writer(tree, image.get(), metadata.get());
+  ErofsWriter writer(tree, image.get(), metadata.get(), RootfsKind::kWhole);
   require(writer.begin().has_value());
   if (!flatten(tree, writer, limits, layers)) {
     if (auto name = parse_entry_name(bytes); name.has_value()) check_name(*name);

@@ -1,6 +1,7 @@
 // libraries: image base
 // What root's kernel is to mount: the input as an image file, with the checksum made right. What
-// the check takes a strict reader of the tests must take as well (it ends the program otherwise).
+// the check takes, as a whole root file system or as a delta, a strict reader of the tests must
+// take as well (it ends the program otherwise), and what is whole could be a delta too.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,7 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const caisson::Fd file(memfd_create("image", MFD_CLOEXEC));
   if (write(file.get(), image.data(), image.size()) != static_cast<ssize_t>(image.size())) abort();
-  const auto checked = check_erofs(file.get());
+  const auto whole = check_erofs(file.get(), RootfsKind::kWhole);
+  const auto checked = check_erofs(file.get(), RootfsKind::kDelta);
+  if (whole.has_value() && !checked.has_value()) abort();
   if (!checked.has_value()) {
     if (checked.error().code() != caisson::Code::kDataLoss) abort();
     return 0;

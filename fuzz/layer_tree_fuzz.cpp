@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const caisson::Fd image(memfd_create("image", MFD_CLOEXEC)),
       metadata(memfd_create("metadata", MFD_CLOEXEC));
   LayerTree tree(500);
-  ErofsWriter writer(tree, image.get(), metadata.get());
+  ErofsWriter writer(tree, image.get(), metadata.get(), RootfsKind::kWhole);
   Flattener flattener(tree, writer);
   require(writer.begin().has_value() && flattener.begin_layer().has_value());
   for (std::size_t at = 0; at + 4 <= size; at += 4) {

@@ -205,6 +205,9 @@ rm -rf "$target"/etc/apt/sources.list.d/* "$target"/etc/*- "$target"/var/log/* "
 # steps would clean the package lists of this machine.
 find "$target/tmp" -mindepth 1 -maxdepth 1 ! -name 'mmdebstrap.*' -exec rm -rf {} +
 mkdir -p "$target"/var/cache/apt/archives/partial "$target"/var/lib/apt/lists/partial
+# Every login shell reads it, and starting `id` costs as much as starting the shell, which knows the answer.
+sed -i 's/"$(id -u)"/"${EUID:-$(id -u)}"/' "$target/etc/profile"
+grep -q '"${EUID:-' "$target/etc/profile"
 # What the builder's machine left: its name and its resolver. A sandbox gets its own.
 echo sandbox >"$target/etc/hostname"
 printf '127.0.0.1 localhost\n::1 localhost\n' >"$target/etc/hosts"

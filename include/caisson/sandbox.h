@@ -115,8 +115,9 @@ struct RunResult {
 // What is known about a sandbox without asking it.
 struct SandboxInfo {
   std::string id;
-  std::string wall;   // "namespace"
-  std::string image;  // the resolved image: "host", "base", …
+  std::string wall;      // "namespace"
+  std::string image;     // the resolved image: "host", "base", …
+  std::string image_id;  // of the store, 64 hexadecimal digits; empty: the host's, or not known
   std::vector<std::string> command;
   std::int64_t created_ms = 0;              // Unix time
   std::optional<std::int64_t> deadline_ms;  // Unix time; none: unlimited
@@ -235,6 +236,9 @@ class Sandbox {
   // would not stop within a second; nothing is held).
   Status pause();
   Status resume();
+  // Ends everything that runs in a kept sandbox, as a reboot would: its files stay, and what is run
+  // then sees another boot_id(4). A sandbox that was paused is not any more.
+  Status reboot();
   Result<SandboxUsage> usage();
 
   // Copies a file or directory between host and sandbox. Links are copied as links and never
@@ -251,6 +255,12 @@ class Sandbox {
   // sandbox has ended, which its descriptors outlive (image/kept_layer.h). Drop it after close().
   // Error: failed_precondition where there is none to take.
   Result<image::KeptLayer> take_layer();
+  // Of a kept sandbox made with CreateOptions::keep_layer: what was changed over the image so far,
+  // to be read while everything inside stands still: until release_layer(), or the end of this
+  // object. What others start meanwhile waits. Errors: failed_precondition where it was not made
+  // so, or this host cannot hold it; unavailable where somebody reads it already.
+  Result<image::KeptLayer> hold_layer();
+  Status release_layer();
   // With CreateOptions::egress_listener, once: the listener on 127.0.0.1:3128 inside; whoever
   // accepts from it is outside. Error: failed_precondition where there is none to take.
   Result<Fd> take_egress_listener();
@@ -284,9 +294,9 @@ struct CreateOptions {
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.
   bool only_command = false;
-  // Sandbox::take_layer() is wanted. Not for the host image; only with Life::kOwner. Whose
-  // files of the image are whose is settled by the spec's user, as everywhere: who runs a command
-  // as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
+  // Sandbox::take_layer() is wanted, or hold_layer() of a kept sandbox. Not for the host image.
+  // Whose files of the image are whose is settled by the spec's user, as everywhere: who runs a
+  // command as root in an image of an ordinary user's range leaves that at 1000 and names 0 as
   // Command::user.
   bool keep_layer = false;
   // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside

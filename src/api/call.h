@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "api/snapshots.h"
 #include "api/templates.h"
 #include "fleet/fleet.h"
 #include "http/server.h"
@@ -22,6 +23,7 @@ struct Backend {
   io::Loop& loop;
   fleet::Fleet& fleet;
   Templates& templates;
+  Snapshots& snapshots;
   // Under which clients reach ports, as "PORT-ID.DOMAIN"; may hold a port. Empty: they cannot.
   std::string domain;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fleet/snapshot.h"
 #include "image/reference.h"
 #include "image/store.h"
 
@@ -23,30 +24,27 @@ std::string without_default_tag(std::string_view name) {
   return std::string(name);
 }
 
-Error no_template(const std::string& name) {
-  return Error::not_found("template '" + image::printable(name, 200) + "' not found");
-}
-
-// An image's id, or a part of one, is nobody's name: behind it may be another team's template.
-bool is_open_name(const std::string& name) {
-  const auto reference = image::parse_reference(name);
-  return reference.has_value() && reference->digest.empty() && !name.starts_with("sha256:") &&
-         !name.starts_with(kTemplateImages);
-}
+// Who chose the name of an image: the operator may mean any that there is, a client only what has a
+// name that is everybody's. Ids, and the beginnings of ids, would reach other teams' snapshots.
+enum class ChosenBy : std::uint8_t { kOperator, kClient };
 
 // Blocks.
-Result<bool> is_there(const std::string& image) {
+Status look_for_image(const std::string& image, ChosenBy who) {
   TRY_ASSIGN(image::Store store, image::Store::open());
-  if (store.contains(image)) return true;
-  // One that the configuration names may have a digest.
-  if (is_open_name(image)) return false;
-  const auto found = store.find(image);
-  if (found.has_value()) return true;
-  if (found.error().code() == Code::kNotFound) return false;
-  return fail(found.error());
+  const bool hidden = who == ChosenBy::kClient && !is_everybodys(image);
+  if (who == ChosenBy::kClient && (hidden || !store.contains(image))) {
+    TRY(image::parse_reference(image));
+    return fail(Error::not_found("no image of this server has that name"));
+  }
+  TRY(store.find(image));
+  return {};
 }
 
 }  // namespace
+
+bool is_everybodys(std::string_view name) {
+  return !name.starts_with(fleet::kSnapshotNames) && !name.starts_with(kTemplateImages);
+}
 
 Catalogue::Catalogue(io::Loop& loop, const policy::ServerConfig& config)
     : loop_(loop), config_(config) {}
@@ -79,13 +77,18 @@ TemplateView Catalogue::view_of(const std::string& name) const {
 io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
   const std::string known_as = without_default_tag(name.empty() ? config_.default_image : name);
   const std::string image = image_of(known_as);
-  if (image == known_as && !is_open_name(known_as)) co_return fail(no_template(known_as));
   const auto now = io::Clock::now();
   const auto remembered = known_.find(image);
   if (remembered == known_.end() || remembered->second < now) {
-    auto look = [image] { return is_there(image); };
-    CO_TRY_ASSIGN(const bool there, co_await loop_.in_pool(std::move(look)));
-    if (!there) co_return fail(no_template(known_as));
+    const auto who = image == known_as ? ChosenBy::kClient : ChosenBy::kOperator;
+    auto look = [image, who] { return look_for_image(image, who); };
+    auto found = co_await loop_.in_pool(std::move(look));
+    if (!found.has_value()) {
+      if (found.error().code() != Code::kNotFound && found.error().code() != Code::kInvalidArgument)
+        co_return fail(std::move(found).error());
+      co_return fail(
+          Error::not_found("template '" + known_as + "' not found: " + found.error().message()));
+    }
     if (known_.size() >= kMostKnown) known_.clear();
     known_[image] = now + kKnownFor;
   }
@@ -104,7 +107,7 @@ io::Async<Result<std::vector<TemplateView>>> Catalogue::list() {
     std::vector<std::string> names;
     for (const image::ListedImage& one : images) {
       const image::Reference& reference = one.reference;
-      if (reference.name.starts_with(kTemplateImages)) continue;
+      if (!is_everybodys(reference.name)) continue;
       names.push_back(reference.tag == "latest" && reference.digest.empty() ? reference.name
                                                                             : reference.text());
     }

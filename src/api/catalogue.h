@@ -17,9 +17,11 @@
 
 namespace caisson::api {
 
-// The names in the store of images that belong to a template, or to whatever else of a team's,
-// begin with this; no client may use them.
-inline constexpr std::string_view kTemplateImages = "template/";
+// What teams have built is called so in the store; no client may name it like that.
+inline constexpr std::string_view kTemplateImages = "caisson-template/";
+
+// Whether a client may name an image of the store so: neither what a team has built nor a snapshot.
+bool is_everybodys(std::string_view name);
 
 class Catalogue {
  public:

@@ -25,6 +25,7 @@ class FakeServed final : public fleet::Served {
   std::string user = "user", workdir;
   fleet::BoxClient* box = nullptr;
   bool has_ended = false;
+  std::vector<fleet::Event> noted;
 
   const fleet::SandboxView& view() const override { return view_now; }
   const std::string& team() const override { return team_; }
@@ -38,6 +39,10 @@ class FakeServed final : public fleet::Served {
   bool ended() const override { return has_ended; }
   io::Async<void> wait_ended() override {
     while (!has_ended) co_await io::Loop::sleep(std::chrono::milliseconds(1));
+  }
+  void note(fleet::Event::Level level, std::string message,
+            std::map<std::string, std::string> fields) override {
+    noted.push_back({fleet::WallClock::time_point(), level, std::move(message), std::move(fields)});
   }
 
  private:
@@ -53,11 +58,13 @@ class FakeFleet final : public fleet::Fleet {
 
   std::map<std::string, std::shared_ptr<FakeServed>> sandboxes;
   std::vector<std::string> templates = {"base"};
-  fleet::NewSandbox wanted;          // of the last create()
-  fleet::ListQuery query;            // of the last list()
-  std::string next_token;            // of the next list()
-  std::optional<Error> failure;      // of the next call that may fail
-  std::chrono::seconds timeout{-1};  // of the last set_timeout() or connect()
+  fleet::NewSandbox wanted;           // of the last create()
+  fleet::ListQuery query;             // of the last list()
+  fleet::EventQuery event_query;      // of the last events()
+  std::string next_token;             // of the next list()
+  std::optional<Error> failure;       // of the next call that may fail
+  std::optional<Error> fork_failure;  // of a fork's last one
+  std::chrono::seconds timeout{-1};   // of the last set_timeout() or connect()
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
   fleet::Resume resume = fleet::Resume::kWhatWasKept;  // of the last connect()
@@ -91,7 +98,7 @@ class FakeFleet final : public fleet::Fleet {
     FakeServed& served = add(id, team);
     fleet::SandboxView& view = served.view_now;
     view.template_id = view.alias = new_sandbox.template_name;
-    view.end = start() + new_sandbox.timeout;
+    view.end = start() + new_sandbox.timeout.value_or(std::chrono::seconds(300));
     view.metadata = new_sandbox.metadata;
     view.on_timeout = new_sandbox.on_timeout;
     view.auto_resume = new_sandbox.auto_resume;
@@ -166,6 +173,29 @@ class FakeFleet final : public fleet::Fleet {
     fleet::SandboxView& view = sandboxes[id]->view_now;
     co_return std::exchange(view.state, fleet::State::kRunning) == fleet::State::kPaused;
   }
+  io::Async<Result<fleet::Snapshot>> snapshot(std::string team, std::string id) override {
+    CO_TRY(there(team, id));
+    CO_TRY(fault());
+    co_return fleet::Snapshot{
+        .image = "sha256:of-" + id, .cpu_milli = 1000, .memory = 1, .disk = 2};
+  }
+  io::Async<Result<std::vector<Result<std::shared_ptr<fleet::Served>>>>> fork(
+      std::string team, std::string id, std::chrono::seconds from_now, std::size_t count) override {
+    CO_TRY(there(team, id));
+    CO_TRY(fault());
+    timeout = from_now;
+    std::vector<Result<std::shared_ptr<fleet::Served>>> forks;
+    for (std::size_t at = 0; at < count; ++at) {
+      if (fork_failure.has_value() && at + 1 == count) {
+        forks.push_back(fail(*fork_failure));
+        continue;
+      }
+      const std::string fork_id = id + "f" + std::to_string(at);
+      add(fork_id, team);
+      forks.push_back(std::shared_ptr<fleet::Served>(sandboxes[fork_id]));
+    }
+    co_return forks;
+  }
   io::Async<bool> resume_for_traffic(std::shared_ptr<fleet::Served> sandbox) override {
     if (!sandbox->view().auto_resume) co_return false;
     sandboxes[sandbox->view().id]->view_now.state = fleet::State::kRunning;
@@ -179,6 +209,20 @@ class FakeFleet final : public fleet::Fleet {
     samples_from = from;
     samples_to = to;
     return samples_now;
+  }
+  io::Async<Result<std::vector<fleet::Event>>> events(std::string team, std::string id,
+                                                      fleet::EventQuery asked) override {
+    CO_TRY(there(team, id));
+    CO_TRY(fault());
+    event_query = std::move(asked);
+    co_return sandboxes[id]->noted;
+  }
+  fleet::Counts counts() const override {
+    fleet::Counts counts;
+    for (const auto& [id, served] : sandboxes) {
+      ++(served->view().state == fleet::State::kRunning ? counts.running : counts.paused);
+    }
+    return counts;
   }
 
  private:

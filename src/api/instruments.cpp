@@ -71,7 +71,23 @@ void Instruments::end(Plane plane, int status, std::chrono::nanoseconds time) {
 
 std::string Instruments::text(const Gauges& gauges) const {
   Page page;
-  page.metric("caisson_sandboxes_running", "gauge", "Sandboxes that run.", gauges.running);
+  const fleet::Counts& fleet = gauges.fleet;
+  page.metric("caisson_sandboxes_running", "gauge", "Sandboxes that run.", fleet.running);
+  page.metric("caisson_sandboxes_paused", "gauge", "Sandboxes that are paused.", fleet.paused);
+  page.describe("caisson_sandboxes_refused_total", "counter",
+                "Creates and resumes that would have gone over a limit: the team's, the server's.");
+  page.sample("caisson_sandboxes_refused_total", label("limit", "team"), fleet.refused_by_quota);
+  page.sample("caisson_sandboxes_refused_total", label("limit", "server"), fleet.refused_full);
+  page.metric("caisson_pool_ready", "gauge", "Sandboxes made ahead that wait for a client.",
+              fleet.pool_ready);
+  page.metric("caisson_pool_wanted", "gauge", "Sandboxes that should be made ahead.",
+              fleet.pool_wanted);
+  page.metric("caisson_pool_taken_total", "counter", "Creates that found a sandbox made ahead.",
+              fleet.pool_taken);
+  page.metric("caisson_pool_missed_total", "counter", "Creates that had to wait for theirs.",
+              fleet.pool_missed);
+  page.metric("caisson_log_entries_lost_total", "counter",
+              "Entries of sandboxes' logs that could not be written.", fleet.events_lost);
   page.metric("caisson_connections", "gauge", "Connections of clients.", gauges.server.connections);
   page.metric("caisson_connections_total", "counter", "Connections that were taken.",
               gauges.server.connections_total);

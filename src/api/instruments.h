@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fleet/fleet.h"
 #include "http/server.h"
 
 namespace caisson::api {
@@ -26,7 +27,7 @@ class Instruments {
   // What others count.
   struct Gauges {
     http::Server::Counts server;
-    std::size_t running = 0;  // sandboxes
+    fleet::Counts fleet;
   };
   std::string text(const Gauges& gauges) const;
 

@@ -46,11 +46,27 @@ TEST(InstrumentsTest, BucketsAreCumulative) {
 
 TEST(InstrumentsTest, WhatOthersCountIsShown) {
   Instruments::Gauges gauges;
-  gauges.running = 3;
+  gauges.fleet = {.running = 3,
+                  .paused = 1,
+                  .refused_by_quota = 6,
+                  .refused_full = 7,
+                  .pool_ready = 8,
+                  .pool_wanted = 9,
+                  .pool_taken = 10,
+                  .pool_missed = 11,
+                  .events_lost = 12};
   gauges.server.connections = 4;
   gauges.server.refused_total = 5;
   const std::string text = Instruments().text(gauges);
   EXPECT_THAT(text, HasSubstr("caisson_sandboxes_running 3\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_sandboxes_paused 1\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_sandboxes_refused_total{limit=\"team\"} 6\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_sandboxes_refused_total{limit=\"server\"} 7\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_pool_ready 8\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_pool_wanted 9\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_pool_taken_total 10\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_pool_missed_total 11\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_log_entries_lost_total 12\n"));
   EXPECT_THAT(text, HasSubstr("caisson_connections 4\n"));
   EXPECT_THAT(text, HasSubstr("caisson_refused_total 5\n"));
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/database_keys.h"
+#include "api/database_snapshots.h"
 #include "api/e2b/envd.h"
 #include "api/service.h"
 #include "api/templates/local_templates.h"
@@ -32,6 +33,7 @@
 #include "egress/allow_list.h"
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
+#include "fleet/quota.h"
 #include "http/server.h"
 #include "io/dev_ca.h"
 #include "io/log.h"
@@ -43,6 +45,7 @@ namespace {
 
 constexpr int kStatusOfOurError = 125;
 constexpr std::chrono::seconds kDrainTime{15};
+constexpr std::chrono::minutes kSweepEvery{5};
 
 struct Arguments {
   std::string config;
@@ -157,6 +160,8 @@ class Program {
  private:
   Status prepare_tls();
   fleet::FleetOptions fleet_options();
+  io::Async<Result<fleet::Template>> find_template(std::string team, std::string name);
+  io::Async<void> sweep_snapshots();
   io::Async<void> start();
   io::Async<void> drain();
   void say_where(unsigned short port) const;
@@ -171,9 +176,11 @@ class Program {
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
   std::optional<db::Variables> variables_;
+  std::optional<DatabaseSnapshots> snapshots_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
   std::optional<LocalTemplates> templates_;
+  std::optional<fleet::DatabaseQuotas> quotas_;
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
@@ -229,19 +236,37 @@ fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
   options.pool = Catalogue(loop_, config_).pool();
   options.find_template = [this](std::string team, std::string name) {
-    return templates_->to_make(std::move(team), std::move(name));
+    return find_template(std::move(team), std::move(name));
   };
-  options.quota = [this](std::string_view) {
-    fleet::Quota quota{.sandboxes = config_.max_sandboxes};
-    if (config_.maxima.lifetime_ms.has_value())
-      quota.longest = std::chrono::seconds(*config_.maxima.lifetime_ms / 1000);
-    return quota;
-  };
+  options.quota = [this](std::string team) { return quotas_->of(std::move(team)); };
+  options.most_running = config_.max_sandboxes;
+  options.usual_life = config_.defaults.lifetime_ms.has_value()
+                           ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
+                           : fleet::kLongestLife;
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
   };
   return options;
+}
+
+// A template, else a snapshot: no name is both.
+io::Async<Result<fleet::Template>> Program::find_template(std::string team, std::string name) {
+  auto found = co_await templates_->to_make(team, name);
+  if (found.has_value() || found.error().code() != Code::kNotFound) co_return found;
+  auto snapshot = co_await snapshots_->to_make(std::move(team), std::move(name));
+  if (snapshot.has_value()) co_return snapshot;
+  co_return found;
+}
+
+io::Async<void> Program::sweep_snapshots() {
+  for (;;) {
+    const Status swept = co_await snapshots_->sweep();
+    if (!swept.has_value())
+      log_.write(io::Log::Level::kWarning, "images of snapshots could not be swept",
+                 {{"error", swept.error().message()}});
+    co_await io::Loop::sleep(kSweepEvery);
+  }
 }
 
 void Program::say_where(unsigned short port) const {
@@ -287,6 +312,7 @@ io::Async<void> Program::start() {
   if (!cleaned.has_value())
     log_.write(io::Log::Level::kError, "what builds of an earlier server left stays for now",
                {{"error", cleaned.error().message()}});
+  loop_.spawn(sweep_snapshots());
   fleet_->start_pool();
   const unsigned short port = listener_->port();
   server_->serve(std::move(listener_));
@@ -301,7 +327,7 @@ io::Async<void> Program::drain() {
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
   co_await templates_->close();
-  co_await fleet_->close_pool();
+  co_await fleet_->close();
   loop_.stop();
 }
 
@@ -315,20 +341,25 @@ int Program::run() {
                             .upload_token = [this](std::string_view what) {
                               return secret_->token(db::TokenPurpose::kUpload, what);
                             }});
+  quotas_.emplace(database_, config_);
   fleet_.emplace(loop_, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
+  snapshots_.emplace(loop_, database_);
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
-  service_.emplace(Service::Parts{
-      .backend = {.loop = loop_, .fleet = *fleet_, .templates = *templates_, .domain = domain_},
-      .keys = *keys_,
-      .log = log_,
-      .sandbox =
-          [this](http::Exchange& exchange, SandboxAddress address) {
-            return data_plane_->serve(exchange, std::move(address));
-          },
-      .server_counts = [this] { return server_->counts(); }});
+  service_.emplace(Service::Parts{.backend = {.loop = loop_,
+                                              .fleet = *fleet_,
+                                              .templates = *templates_,
+                                              .snapshots = *snapshots_,
+                                              .domain = domain_},
+                                  .keys = *keys_,
+                                  .log = log_,
+                                  .sandbox =
+                                      [this](http::Exchange& exchange, SandboxAddress address) {
+                                        return data_plane_->serve(exchange, std::move(address));
+                                      },
+                                  .server_counts = [this] { return server_->counts(); }});
   http::Limits limits;
   limits.connections = config_.max_connections;
   server_.emplace(loop_, limits,

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "api/e2b/list.h"
+#include "api/e2b/logs.h"
 #include "api/e2b/nameless.h"
 #include "api/e2b/not_here.h"
 #include "api/e2b/sandboxes.h"
+#include "api/e2b/snapshots.h"
 #include "api/e2b/templates.h"
 #include "api/v1.h"
 
@@ -21,9 +23,10 @@ bool is_read(const http::Exchange& exchange) {
 }  // namespace
 
 Service::Service(Parts parts) : parts_(std::move(parts)) {
-  for (const auto routes : {e2b::sandbox_routes(), e2b::list_routes(), e2b::template_routes(),
-                            e2b::template_build_routes(), e2b::template_tag_routes(),
-                            e2b::routes_not_here(), v1_routes()}) {
+  for (const auto routes :
+       {e2b::sandbox_routes(), e2b::list_routes(), e2b::log_routes(), e2b::template_routes(),
+        e2b::template_build_routes(), e2b::template_tag_routes(), e2b::snapshot_routes(),
+        e2b::routes_not_here(), v1_routes()}) {
     routes_.insert(routes_.end(), routes.begin(), routes.end());
   }
   for (const Route& route : routes_) router_.add(route.method, route.pattern);
@@ -124,9 +127,8 @@ std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const 
                         state_ == State::kStarting ? "starting\n" : "stopping\n");
   }
   if (path != "/metrics") return std::nullopt;
-  return Answer::text(
-      200, kPrometheus,
-      instruments_.text({parts_.server_counts(), parts_.backend.fleet.all_running().size()}));
+  return Answer::text(200, kPrometheus,
+                      instruments_.text({parts_.server_counts(), parts_.backend.fleet.counts()}));
 }
 
 void Service::log_request(const RecordedExchange& exchange, const Trace& trace,

@@ -92,9 +92,9 @@ class FakeTemplates final : public Templates {
     CO_TRY_ASSIGN(TemplateView view, co_await find(std::move(team), std::move(name)));
     co_return Details{.view = std::move(view), .builds = builds_now};
   }
-  io::Async<Status> remove(std::string, std::string name) override {
-    if (failure.has_value()) co_return fail(*failure);
+  io::Async<Status> remove(std::string team, std::string name) override {
     named = name;
+    CO_TRY(co_await find(std::move(team), std::move(name)));
     co_return Status();
   }
   io::Async<Result<TemplateView>> set_access(std::string team, std::string name,
@@ -157,12 +157,55 @@ class FakeTemplates final : public Templates {
   };
 };
 
+class FakeSnapshots final : public Snapshots {
+ public:
+  struct Kept {
+    std::string team, sandbox, image;
+    SnapshotView view;
+  };
+  std::vector<Kept> kept;
+  std::optional<Error> failure;
+  SnapshotQuery query;     // of the last list()
+  std::string next_token;  // of the next list()
+
+  io::Async<Result<SnapshotView>> add(std::string team, std::string sandbox, std::string name,
+                                      fleet::Snapshot taken) override {
+    if (failure.has_value()) co_return fail(*failure);
+    SnapshotView view{.id = "s" + std::to_string(kept.size() + 1), .names = {}};
+    if (!name.empty()) {
+      view.names = {"slug/" + name};
+      view.id = "slug/" + name + ":default";
+    }
+    kept.push_back({.team = team, .sandbox = sandbox, .image = taken.image, .view = view});
+    co_return view;
+  }
+  io::Async<Result<SnapshotPage>> list(std::string team, SnapshotQuery asked) override {
+    query = asked;
+    if (failure.has_value()) co_return fail(*failure);
+    SnapshotPage page;
+    for (const Kept& one : kept) {
+      if (one.team == team && asked.sandbox.value_or(one.sandbox) == one.sandbox)
+        page.snapshots.push_back(one.view);
+    }
+    page.next_token = std::exchange(next_token, "");
+    co_return page;
+  }
+  io::Async<Status> remove(std::string team, std::string name) override {
+    if (failure.has_value()) co_return fail(*failure);
+    const auto gone = std::erase_if(
+        kept, [&](const Kept& one) { return one.team == team && one.view.id == name; });
+    if (gone == 0) co_return fail(Error::not_found("snapshot " + name + " not found"));
+    co_return Status();
+  }
+};
+
 class ServiceFixture {
  public:
   io::Loop loop{1};
   FakeFleet fleet;
   FakeKeys keys;
   FakeTemplates templates;
+  FakeSnapshots snapshots;
   std::vector<std::pair<SandboxAddress, std::string>> to_sandboxes;  // with the request's path
 
   ServiceFixture() {
@@ -172,7 +215,7 @@ class ServiceFixture {
     log_in_ = Fd(ends[1]);
     log_.emplace(log_in_.get(), io::Log::Level::kDebug);
     service_.emplace(Service::Parts{
-        .backend = {loop, fleet, templates, "example.com"},
+        .backend = {loop, fleet, templates, snapshots, "example.com"},
         .keys = keys,
         .log = *log_,
         .sandbox = [this](http::Exchange& exchange,

@@ -80,6 +80,10 @@ std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t deta
   return out;
 }
 
+std::size_t encoded_size(std::string_view frames) {
+  return kHeaderSize + static_cast<std::size_t>(read_little_endian(frames.substr(0, 4)));
+}
+
 std::string encode_credit(std::uint32_t stream, Channel channel, std::uint32_t bytes) {
   std::string payload;
   append_little_endian(payload, bytes);

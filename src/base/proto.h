@@ -67,6 +67,9 @@ struct Frame {
 void encode_header(const Header& header, std::span<std::uint8_t, kHeaderSize> out);
 std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t detail,
                          std::string_view payload);
+// The size of the frame that `frames` begins with; `frames` are encode_frame()'s, one behind the
+// other, and not empty.
+std::size_t encoded_size(std::string_view frames);
 // The CREDIT frame that grants `bytes` more, and its payload read back (never zero).
 std::string encode_credit(std::uint32_t stream, Channel channel, std::uint32_t bytes);
 Result<std::uint32_t> parse_credit(std::string_view payload);
@@ -213,7 +216,8 @@ enum class Tag : std::uint16_t {
   kPidsPeak = 179,
   kDiskBytes = 180,
   kDiskInodes = 181,
-  kFrozen = 182,  // u8
+  kFrozen = 182,    // u8
+  kHandouts = 183,  // what kHold hands out, as wall/handouts.h has it
 };
 inline constexpr std::size_t kMaxLabel = 8 * 1024;
 
@@ -273,6 +277,8 @@ enum class ControlOperation : std::uint8_t {
   kListProcesses = 4,
   kCloseConnections = 5,
   kReseed = 6,
+  // Every process of every command is killed, and the answer is that none is left.
+  kEndProcesses = 7,
   // On stream 0 from a client to the supervisor; the guest never sees them. Each is answered by an
   // EVENT on stream 0 with the same kControlOperation and kRequest, kListCommands by one for each
   // command, which has kCommand, and a last one, which has not.
@@ -283,6 +289,13 @@ enum class ControlOperation : std::uint8_t {
   kListCommands = 20,
   // The one without an answer: whoever made a kept sandbox is done, and may go from now on.
   kSettle = 21,
+  // Everything inside stands still for whoever asks, and what others open waits, until that one
+  // says kRelease or leaves. The answer comes with two descriptors: the layer of changes, and the
+  // record of what set-up made in it.
+  kHold = 22,
+  kRelease = 23,
+  // Nothing of what runs inside outlives it. With kFrozen 1 the sandbox is frozen at the end.
+  kReboot = 24,
 };
 
 // Builds a field list.

@@ -1,11 +1,9 @@
 #include "box/accounts.h"
 
-#include <fcntl.h>
-
 #include <charconv>
 
-#include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "image/stacked_files.h"
 
 namespace caisson::box {
 namespace {
@@ -15,9 +13,8 @@ constexpr std::string_view kHostPasswd =
     "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n";
 constexpr std::string_view kHostGroup = "root:x:0:\nuser:x:1000:\n";
 
-std::string read_in_image(int root_fd, const char* path) {
-  auto file = sys::openat2(root_fd, path, O_RDONLY | O_NONBLOCK, 0,
-                           RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+std::string read_in_image(std::span<const int> root_fds, const char* path) {
+  auto file = image::open_stacked_file(root_fds, path);
   if (!file.has_value()) return "";
   auto text = sys::read_again(file->get(), kMostBytes);
   return text.has_value() ? std::move(*text) : "";
@@ -80,10 +77,10 @@ Account find_account_in(std::string_view passwd, std::string_view group, std::st
   return account;
 }
 
-Account find_account(int image_root_fd, const std::string& user) {
-  if (image_root_fd < 0) return find_account_in(kHostPasswd, kHostGroup, user);
-  return find_account_in(read_in_image(image_root_fd, "etc/passwd"),
-                         read_in_image(image_root_fd, "etc/group"), user);
+Account find_account(std::span<const int> image_root_fds, const std::string& user) {
+  if (image_root_fds.empty()) return find_account_in(kHostPasswd, kHostGroup, user);
+  return find_account_in(read_in_image(image_root_fds, "etc/passwd"),
+                         read_in_image(image_root_fds, "etc/group"), user);
 }
 
 }  // namespace caisson::box

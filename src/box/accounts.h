@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,9 +22,10 @@ struct Account {
 };
 
 // `user` as in a spec: empty (the image's default: 1000 where it has such a user, else 0), NAME,
-// UID[:GID] or NAME:GROUP. `image_root_fd` is the image's root directory, -1 for the host image,
-// whose users are root and user. An unknown name is taken for 1000:1000, and told.
-Account find_account(int image_root_fd, const std::string& user);
+// UID[:GID] or NAME:GROUP. `image_root_fds` are the image's root directories, the uppermost first;
+// none is the host image, whose users are root and user. An unknown name is taken for 1000:1000,
+// and told.
+Account find_account(std::span<const int> image_root_fds, const std::string& user);
 
 // The pure part.
 Account find_account_in(std::string_view passwd, std::string_view group, std::string_view user);

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/sys.h"
+
 namespace caisson::box {
 namespace {
 
 constexpr std::size_t kReadSize = 64 * 1024;
 constexpr std::uint64_t kMostCredit = 1ull << 32;
+// More than a sandbox sends at once is closed.
+constexpr std::size_t kMostDescriptors = 4;
 
 Error broken(std::string_view what) {
   return Error(Code::kDataLoss, "the sandbox broke the protocol: " + std::string(what));
@@ -62,12 +66,15 @@ Status Connection::write_some() {
 Status Connection::read_some() {
   char buffer[kReadSize];
   for (;;) {
-    const ssize_t count = ::recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-    if (count > 0) {
-      decoder_.feed({buffer, static_cast<std::size_t>(count)});
+    sys::ReceivedPart part = sys::receive_part(socket_.get(), buffer, MSG_DONTWAIT);
+    for (Fd& fd : part.descriptors) {
+      if (received_.size() < kMostDescriptors) received_.push_back(std::move(fd));
+    }
+    if (part.count > 0) {
+      decoder_.feed({buffer, static_cast<std::size_t>(part.count)});
       return {};
     }
-    if (count == 0 || errno == ECONNRESET) {
+    if (part.count == 0 || errno == ECONNRESET) {
       ended_ = true;
       return {};
     }
@@ -107,6 +114,13 @@ Result<std::optional<proto::Frame>> Connection::next() {
                                                   std::to_string(proto::kVersion)));
     greeted_ = true;
   }
+}
+
+Fd Connection::take_descriptor() {
+  if (received_.empty()) return {};
+  Fd fd = std::move(received_.front());
+  received_.pop_front();
+  return fd;
 }
 
 Result<proto::Frame> Connection::wait(int silence_ms) {

@@ -9,6 +9,7 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,6 +42,9 @@ class Connection {
   // The next whole frame of a stream (HELLO is handled here), nullopt when there is none yet.
   // Error: the peer broke the protocol, or has gone and everything it sent was taken.
   Result<std::optional<proto::Frame>> next();
+  // The oldest descriptor that has come and nobody has taken; invalid: there is none. They come
+  // with the frame that says so, or before it.
+  Fd take_descriptor();
   // Waits for the next frame. Error: deadline_exceeded where nothing moved for `silence_ms` (-1:
   // for ever).
   Result<proto::Frame> wait(int silence_ms = -1);
@@ -55,6 +59,7 @@ class Connection {
 
   Fd socket_;
   proto::Decoder decoder_;
+  std::deque<Fd> received_;
   std::string out_;
   std::size_t sent_ = 0;
   std::uint32_t next_stream_ = 1;

@@ -89,7 +89,7 @@ void sweep_dead() {
       (facts.st_mode & 022) != 0)
     return;
   const auto wall = wall::make_namespace_wall();
-  static_cast<void>(launcher::sweep(run.get(), *wall));
+  static_cast<void>(launcher::sweep(run.get(), *wall, launcher::Looks::kAll));
 }
 
 Result<RegisteredSandbox> connect_registered(const std::string& id) {

@@ -84,6 +84,29 @@ Status hold(Connection& connection, Held held) {
   return {};
 }
 
+Result<wall::Handouts> hold_layer(Connection& connection) {
+  TRY_ASSIGN(const std::string answer, ask(connection, request(ControlOperation::kHold)));
+  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(answer));
+  TRY_ASSIGN(const std::string_view text, fields.text(Tag::kHandouts));
+  std::vector<Fd> descriptors;
+  for (Fd fd = connection.take_descriptor(); fd.valid(); fd = connection.take_descriptor())
+    descriptors.push_back(std::move(fd));
+  TRY_ASSIGN(wall::Handouts handouts, wall::decode_handouts(text, std::move(descriptors)));
+  if (!handouts.layer.valid()) return fail(strange("a layer that is not there"));
+  return handouts;
+}
+
+Status release_layer(Connection& connection) {
+  TRY(ask(connection, request(ControlOperation::kRelease)));
+  return {};
+}
+
+Status reboot(Connection& connection, Held then) {
+  TRY(ask(connection,
+          request(ControlOperation::kReboot).put_u8(Tag::kFrozen, then == Held::kYes ? 1 : 0)));
+  return {};
+}
+
 Result<SandboxUsage> usage(Connection& connection) {
   TRY_ASSIGN(const std::string answer, ask(connection, request(ControlOperation::kUsage)));
   TRY_ASSIGN(const auto fields, proto::FieldReader::parse(answer));

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "box/connection.h"
+#include "wall/handouts.h"
 
 namespace caisson::box {
 
@@ -19,6 +20,13 @@ namespace caisson::box {
 Result<std::int64_t> set_deadline(Connection& connection, std::uint64_t from_now_ms);
 enum class Held : std::uint8_t { kNo, kYes };
 Status hold(Connection& connection, Held held);
+// What a kept sandbox's layer is read by. Everything in it stands still until release() or the end
+// of the connection. Errors: failed_precondition (it was not made for that, or this host cannot
+// hold it), unavailable (somebody reads it already).
+Result<wall::Handouts> hold_layer(Connection& connection);
+Status release_layer(Connection& connection);
+// Ends everything that runs in a kept sandbox. With kYes it is held then.
+Status reboot(Connection& connection, Held then);
 Result<SandboxUsage> usage(Connection& connection);
 Result<std::vector<KeptCommand>> list_kept(Connection& connection);
 

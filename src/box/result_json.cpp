@@ -120,6 +120,7 @@ json::Value info_value(const SandboxInfo& info) {
   value.set("id", info.id);
   value.set("wall", info.wall);
   value.set("image", info.image);
+  value.set("image_id", info.image_id);
   json::Value command = json::Value::array();
   for (const std::string& argument : info.command) command.push(argument);
   value.set("command", std::move(command));
@@ -165,6 +166,9 @@ Result<SandboxInfo> parse_info(std::string_view text) {
     if (found == nullptr || found->as_string() == nullptr) return missing(key);
     *into = *found->as_string();
   }
+  // Sandboxes of an earlier version have none.
+  if (const json::Value* id = value.find("image_id"); id != nullptr && id->as_string() != nullptr)
+    info.image_id = *id->as_string();
   const json::Value* command = value.find("command");
   if (command == nullptr || command->as_array() == nullptr) return missing("command");
   for (const json::Value& argument : *command->as_array())

@@ -102,6 +102,7 @@ TEST(Info, SurvivesItsText) {
   info.id = "abc";
   info.wall = "namespace";
   info.image = "base";
+  info.image_id = std::string(64, 'a');
   info.command = {"a", "b c"};
   info.created_ms = 123;
   info.deadline_ms = 456;
@@ -113,6 +114,7 @@ TEST(Info, SurvivesItsText) {
   const auto back = parse_info(info_text(info, 8192));
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(back->id, "abc");
+  EXPECT_EQ(back->image_id, info.image_id);
   EXPECT_EQ(back->command, info.command);
   EXPECT_EQ(back->deadline_ms, info.deadline_ms);
   EXPECT_EQ(back->life, Life::kKept);

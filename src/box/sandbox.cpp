@@ -23,6 +23,7 @@
 #include "box/files.h"
 #include "box/host_path.h"
 #include "box/image_defaults.h"
+#include "box/image_plan.h"
 #include "box/launch.h"
 #include "box/layer_directory.h"
 #include "box/registry.h"
@@ -84,22 +85,9 @@ Result<ResolvedImage> resolve_image(const std::string& asked) {
   return resolved;
 }
 
-// Descriptors of a plan: kept open until it was sent.
-class PlanDescriptors {
- public:
-  std::uint32_t add(int fd) {
-    numbers_.push_back(fd);
-    return static_cast<std::uint32_t>(numbers_.size() - 1);
-  }
-  std::span<const int> numbers() const { return numbers_; }
-
- private:
-  std::vector<int> numbers_;
-};
-
 // Sockets of the host in a granted directory are covered by a device that cannot be opened there.
 Status cover_sockets(const policy::Grant& grant, int directory_fd, wall::Plan& plan,
-                     PlanDescriptors& descriptors, Fd& cover) {
+                     box::PlanDescriptors& descriptors, Fd& cover) {
   auto sockets = box::find_sockets(directory_fd);
   if (!sockets.has_value()) return fail(std::move(sockets).error().with("files: " + grant.from));
   for (const std::string& path : *sockets) {
@@ -148,9 +136,9 @@ wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) 
 // Who commands run as: the spec's user, else the image's, else ours.
 Result<box::Account> account_of(const policy::SpecValues& spec, const box::ImageDefaults& defaults,
                                 const image::ImageRef* files, const std::string& name) {
-  const int root_fd = files != nullptr ? files->root.fd.get() : -1;
+  const std::vector<int> root_fds = box::roots_of(files);
   const bool by_image = spec.user.empty() && !defaults.user.empty();
-  box::Account account = box::find_account(root_fd, by_image ? defaults.user : spec.user);
+  box::Account account = box::find_account(root_fds, by_image ? defaults.user : spec.user);
   if (by_image && !account.unknown.empty())
     return fail(Error::precondition("image " + name + ": its configuration's User: found '" +
                                     defaults.user + "', but it has no " + account.unknown +
@@ -179,22 +167,20 @@ Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec,
   return {};
 }
 
-void add_image(wall::Plan& plan, PlanDescriptors& descriptors, const image::ImageRef* files) {
-  if (files == nullptr) return;
-  plan.image_fd = descriptors.add(files->root.fd.get());
-  if (files->root.mounted) {
-    plan.image = wall::PlanImage::kMount;
-    plan.image_file_fd = descriptors.add(files->root.file.get());
-    return;
-  }
-  plan.image = wall::PlanImage::kDirectory;
-  plan.image_id_base = files->disk_base();
-}
-
 Status check_wall(const policy::SpecValues& spec) {
   if (spec.wall == policy::WallKind::kAuto || spec.wall == policy::WallKind::kNamespace) return {};
   return fail(Error(Code::kUnimplemented,
                     "wall: this build has the namespace wall; allowed are auto and namespace"));
+}
+
+image::KeptLayer layer_of(wall::Handouts handouts) {
+  image::KeptLayer layer;
+  layer.directory = std::move(handouts.layer);
+  layer.record = std::move(handouts.record);
+  layer.uid_lines = std::move(handouts.uid_lines);
+  layer.gid_lines = std::move(handouts.gid_lines);
+  layer.trusted_attributes = handouts.trusted_attributes;
+  return layer;
 }
 
 }  // namespace
@@ -210,8 +196,8 @@ struct Sandbox::State {
   policy::SpecValues wanted;  // the spec of a sandbox that this object made
   std::vector<std::pair<std::string, box::HostTarget>> outputs;
   std::uint64_t disk = 0;
-  // The lock that keeps the image's files in place.
-  Fd image_in_use;
+  // The locks that keep the image's files in place.
+  std::vector<Fd> image_in_use;
   // What the sandbox handed out and nobody has taken yet.
   std::optional<image::KeptLayer> kept_layer;
   Fd egress_listener;
@@ -235,18 +221,14 @@ struct Sandbox::State {
 
 Status Sandbox::State::take_handouts(wall::Handouts handouts, const CreateOptions& options,
                                      bool on_disk) {
-  if (handouts.layer.valid() != options.keep_layer ||
-      handouts.egress.valid() != options.egress_listener)
+  // A kept sandbox's stay with it: hold_layer().
+  const bool takes_layer = options.keep_layer && options.life == Life::kOwner;
+  if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != options.egress_listener)
     return fail(Error::internal("the launcher handed out something else than was asked for"));
   egress_listener = std::move(handouts.egress);
-  if (!options.keep_layer) return {};
-  image::KeptLayer& layer = kept_layer.emplace();
-  layer.directory = std::move(handouts.layer);
-  layer.record = std::move(handouts.record);
-  layer.uid_lines = std::move(handouts.uid_lines);
-  layer.gid_lines = std::move(handouts.gid_lines);
-  layer.trusted_attributes = handouts.trusted_attributes;
-  layer.vanishes = on_disk;
+  if (!takes_layer) return {};
+  kept_layer = layer_of(std::move(handouts));
+  kept_layer->vanishes = on_disk;
   return {};
 }
 
@@ -300,7 +282,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
-  if (outlives && (options.keep_layer || options.egress_listener))
+  if ((options.life == Life::kMainCommand && options.keep_layer) ||
+      (outlives && options.egress_listener))
     return fail(Error::invalid(
         "keep_layer, egress_listener: this sandbox outlives whoever they are handed to"));
   auto state = std::make_unique<State>();
@@ -310,7 +293,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     TRY_ASSIGN(begun, begin());
   }
   box::Launch& launch = begun.state_->launch;
-  PlanDescriptors descriptors;
+  box::PlanDescriptors descriptors;
   std::vector<box::HostPath> granted, copied;
   Fd cover;  // what lies over sockets of the host
   ResolvedImage image{.name = spec->image};
@@ -331,11 +314,12 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY_ASSIGN(state->account, account_of(spec.values(), state->image, files, image.name));
   SandboxInfo& info = state->info;
   info.image = image.name;
+  if (files != nullptr) info.image_id = files->record.id;
   // A sandbox that would have nothing to do is not made.
   if (options.first_command != nullptr) TRY(state->with_defaults(*options.first_command));
   wall::Plan plan = plan_of(spec.values(), state->account);
   TRY(add_defaults(plan, spec.values(), state->image));
-  add_image(plan, descriptors, files);
+  box::add_image(plan, descriptors, files);
   Fd layers;
   if (spec->layer == policy::LayerKind::kQuota) {
     TRY_ASSIGN(layers, box::open_layer_directory());
@@ -383,9 +367,12 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   info.gid = state->account.gid;
   plan.info = box::info_text(info, kMostInfo);
   if (!image.note.empty()) state->notes.push_back(image.note);
-  // Not named by the plan: the launcher keeps it open for as long as the sandbox lives.
-  if (files != nullptr && files->in_use.valid()) descriptors.add(files->in_use.get());
-  if (image.files.has_value()) state->image_in_use = std::move(image.files->in_use);
+  box::add_locks(descriptors, files);
+  if (image.files.has_value()) {
+    state->image_in_use.push_back(std::move(image.files->in_use));
+    for (image::OpenRootfs& lower : image.files->below)
+      state->image_in_use.push_back(std::move(lower.in_use));
+  }
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));
@@ -450,6 +437,15 @@ Result<image::KeptLayer> Sandbox::take_layer() {
   return layer;
 }
 
+Result<image::KeptLayer> Sandbox::hold_layer() {
+  TRY_ASSIGN(wall::Handouts handouts, box::hold_layer(*state_->connection));
+  return layer_of(std::move(handouts));
+}
+
+Status Sandbox::release_layer() {
+  return box::release_layer(*state_->connection);
+}
+
 Result<Fd> Sandbox::take_egress_listener() {
   if (!state_->egress_listener.valid())
     return fail(
@@ -503,6 +499,12 @@ Status Sandbox::pause() {
 
 Status Sandbox::resume() {
   TRY(box::hold(*state_->connection, box::Held::kNo));
+  state_->info.paused = false;
+  return {};
+}
+
+Status Sandbox::reboot() {
+  TRY(box::reboot(*state_->connection, box::Held::kNo));
   state_->info.paused = false;
   return {};
 }

@@ -65,7 +65,7 @@ Status StageFiles::catch_up() {
 }
 
 Result<image::ImageRef> StageFiles::open() {
-  if (session_ == nullptr && !image_id_.empty() && store_.has_rootfs(chain())) {
+  if (session_ == nullptr && !image_id_.empty() && store_.has_whole_rootfs(chain())) {
     TRY_ASSIGN(const image::ImageInfo info, store_.info(image_id_));
     if (info.record.chain == chain()) {
       TRY_ASSIGN(image::ImageRef ref, store_.resolve("sha256:" + image_id_));

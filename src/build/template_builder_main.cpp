@@ -147,9 +147,12 @@ Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
                                       " layers of " + std::to_string(bytes) + " bytes");
   };
   progress.note = [&](const std::string& text) { log.say(JobLog::Level::kWarn, text); };
-  TRY(have_base_image(store, job.spec.image, options.settings,
-                      {.registries = job.registries, .login = job.login}, progress));
-  if (job.spec.provision == Provision::kNo) TRY(take_over_defaults(store, job.spec));
+  if (job.spec.provision == Provision::kNo) {
+    TRY(take_over_defaults(store, job.spec));
+  } else {
+    TRY(have_base_image(store, job.spec.image, options.settings,
+                        {.registries = job.registries, .login = job.login}, progress));
+  }
   TRY_ASSIGN(const BuildPlan plan, plan_template(job.spec));
   std::vector<Fd> archives;
   for (const auto& [hash, path] : job.archives) {
@@ -167,7 +170,7 @@ Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
   options.cancelled = [] { return cancelled != 0; };
   TRY_ASSIGN(const BuildReport report,
              build(store, plan, options, [&](const BuildEvent& event) { log.show(event); }));
-  if (!report.failure.has_value()) return JobLine(JobDone());
+  if (!report.failure.has_value()) return JobLine(JobDone{.image = report.image_id});
   return JobLine(JobFailed{.step = log.step(), .text = template_error(*report.failure)});
 }
 

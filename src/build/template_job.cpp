@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/sha256.h"
+
 namespace caisson::build {
 namespace {
 
@@ -64,6 +66,7 @@ std::string encode(const TemplateJob& job) {
       .set("readyCommand", job.spec.ready_command)
       .set("force", job.spec.force)
       .set("provision", job.spec.provision == Provision::kYes)
+      .set("calledImage", job.spec.called)
       .set("name", job.name)
       .set("hosts", strings(job.hosts))
       .set("registries", strings(job.registries));
@@ -80,6 +83,7 @@ Result<TemplateJob> parse_template_job(std::string_view line) {
   TRY_ASSIGN(const Value value, json::parse(line, kLimits));
   TemplateJob job;
   job.spec.image = text_of(value, "image");
+  job.spec.called = text_of(value, "calledImage");
   job.name = text_of(value, "name");
   if (job.spec.image.empty() || job.name.empty())
     return fail(Error::invalid("a job has an image and a name"));
@@ -116,14 +120,15 @@ std::string encode(const JobLine& line) {
   } else if (const auto* failed = std::get_if<JobFailed>(&line)) {
     value.set("failure", failed->text).set("step", failed->step);
   } else {
-    value.set("done", true);
+    value.set("image", std::get<JobDone>(line).image);
   }
   return json::serialize(value);
 }
 
 Result<JobLine> parse_job_line(std::string_view line) {
   TRY_ASSIGN(const Value value, json::parse(line, kLimits));
-  if (truth_of(value, "done")) return JobDone();
+  if (std::string image = text_of(value, "image"); is_sha256(image))
+    return JobDone{.image = std::move(image)};
   if (value.find("failure") != nullptr)
     return JobFailed{.step = text_of(value, "step"), .text = text_of(value, "failure")};
   if (value.find("log") == nullptr)

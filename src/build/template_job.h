@@ -25,6 +25,7 @@ inline constexpr int kTemplateJobFd = 3;
 inline constexpr std::size_t kMaxJobLine = 4 << 20;
 
 struct TemplateJob {
+  // Of a template that is built on the image is an id and need not be pulled.
   TemplateSpec spec;  // `user` and `workdir` of a template that is built on come from its image
   std::string name;   // what the image is called when it is done
   std::map<std::string, std::string> archives;  // files of COPY, by their hash
@@ -41,6 +42,7 @@ struct JobLog {
   bool operator==(const JobLog&) const = default;
 };
 struct JobDone {
+  std::string image;  // its id, 64 hexadecimal digits
   bool operator==(const JobDone&) const = default;
 };
 struct JobFailed {

@@ -15,6 +15,7 @@ TEST(TemplateJob, ComesBackAsItWas) {
   job.spec.ready_command = "curl localhost";
   job.spec.force = true;
   job.spec.provision = Provision::kNo;
+  job.spec.called = "tools";
   job.name = "template/t:b";
   job.archives = {{std::string(64, 'a'), "/var/lib/x"}};
   job.cpu_milli = 2000;
@@ -36,14 +37,15 @@ TEST(TemplateJob, ComesBackAsItWas) {
 TEST(TemplateJob, WhatItSaysComesBack) {
   for (const JobLine& line :
        {JobLine(JobLog{.level = JobLog::Level::kWarn, .step = "2", .text = "a\"\n"}),
-        JobLine(JobDone()), JobLine(JobFailed{.step = "base", .text = "no"})}) {
+        JobLine(JobDone{.image = std::string(64, 'b')}),
+        JobLine(JobFailed{.step = "base", .text = "no"})}) {
     EXPECT_EQ(parse_job_line(encode(line)).value(), line);
   }
 }
 
 TEST(TemplateJob, WhatIsNoneIsRefused) {
-  for (const char* line : {"", "{", "{}", "[]", R"({"image":"a"})", R"({"image":"a","name":"b"})",
-                           R"({"image":"a","name":"b","steps":{}})",
+  for (const char* line : {"", "{", "{}", "[]", R"({"image":"b"})", R"({"image":"a"})",
+                           R"({"image":"a","name":"b"})", R"({"image":"a","name":"b","steps":{}})",
                            R"({"image":"a","name":"b","steps":[],"archives":[]})"}) {
     EXPECT_FALSE(parse_template_job(line).has_value()) << line;
     EXPECT_FALSE(parse_job_line(line).has_value()) << line;

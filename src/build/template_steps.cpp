@@ -66,7 +66,7 @@ class Compiler {
                                    " are allowed"));
     TRY(image::parse_reference(spec_.image));
     plan_.file_name = "template";
-    stage_.text = "FROM " + spec_.image;
+    stage_.text = "FROM " + (spec_.called.empty() ? spec_.image : spec_.called);
     stage_.base = {.kind = StageBase::Kind::kImage, .image = spec_.image, .stage = 0};
     if (spec_.provision == Provision::kYes) {
       RunStep provision;

@@ -38,7 +38,8 @@ struct TemplateStep {
 enum class Provision : std::uint8_t { kNo, kYes };
 
 struct TemplateSpec {
-  std::string image;  // a reference of the store
+  std::string image;   // a reference of the store
+  std::string called;  // what people call the image; empty: the same
   std::vector<TemplateStep> steps;
   std::string start_command, ready_command;
   bool force = false;

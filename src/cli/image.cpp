@@ -54,8 +54,8 @@ json::Value json_of(const image::ListedImage& listed) {
   entry.set("layers", record.layers.size());
   entry.set("layer_bytes", record.layer_bytes());
   if (listed.image->rootfs) {
-    entry.set("bytes", listed.image->rootfs->bytes);
-    entry.set("entries", listed.image->rootfs->entries);
+    entry.set("bytes", listed.image->rootfs_bytes());
+    entry.set("entries", listed.image->rootfs_entries());
   }
   return entry;
 }
@@ -66,8 +66,8 @@ std::vector<std::string> row_of(const image::ListedImage& listed) {
   const std::string id = listed.named.image_id.substr(0, 12);
   const std::string age = duration_text((seconds_now() - listed.named.set_at) * 1000);
   if (!listed.image || !listed.image->rootfs) return {name, id, "(files are missing)", "", age};
-  return {name, id, size_text(listed.image->rootfs->bytes),
-          std::to_string(listed.image->rootfs->entries), age};
+  return {name, id, size_text(listed.image->rootfs_bytes()),
+          std::to_string(listed.image->rootfs_entries()), age};
 }
 
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {

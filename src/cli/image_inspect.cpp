@@ -35,7 +35,7 @@ std::string_view mount_of(const image::Store& store, const image::RootfsInfo& ro
   return "impossible";
 }
 
-json::Value json_of(const image::Store& store, const image::RootfsInfo& rootfs, bool in_use) {
+json::Value json_of(image::Store& store, const image::RootfsInfo& rootfs) {
   json::Value entry = json::Value::object();
   entry.set("chain", prefixed(rootfs.chain));
   entry.set("form", to_string(rootfs.form));
@@ -44,7 +44,7 @@ json::Value json_of(const image::Store& store, const image::RootfsInfo& rootfs, 
   entry.set("entries", rootfs.entries);
   if (rootfs.disk_bytes != 0) entry.set("disk_bytes", rootfs.disk_bytes);
   entry.set("ids", to_string(rootfs.ids.layout));
-  entry.set("in_use", in_use);
+  entry.set("in_use", store.in_use(rootfs.chain));
   return entry;
 }
 
@@ -64,8 +64,15 @@ Result<json::Value> inspect(image::Store& store, const std::string& text) {
   if (!info.record.manifest.empty()) value.set("digest", prefixed(info.record.manifest));
   value.set("layers", std::move(layers));
   value.set("layer_bytes", info.record.layer_bytes());
-  if (info.rootfs)
-    value.set("rootfs", json_of(store, *info.rootfs, store.in_use(info.record.chain)));
+  if (info.rootfs) {
+    json::Value rootfs = json_of(store, *info.rootfs);
+    if (!info.below.empty()) {
+      json::Value below = json::Value::array();
+      for (const image::RootfsInfo& lower : info.below) below.push(json_of(store, lower));
+      rootfs.set("below", std::move(below));
+    }
+    value.set("rootfs", std::move(rootfs));
+  }
   value.set("config", std::move(config_value));
   return value;
 }

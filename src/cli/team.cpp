@@ -71,7 +71,9 @@ constexpr std::string_view kCreateText =
     "What is not given, or given as unlimited, is limited by the server's configuration alone.";
 constexpr std::string_view kSetText =
     "What is not given stays as it is; what is given as unlimited is limited by the server's "
-    "configuration alone. Sandboxes that there are already are left as they are.";
+    "configuration alone. A running server knows of it within five seconds; sandboxes that there "
+    "are "
+    "already are left as they are.";
 
 // Puts what was given over what is there.
 Status read_quota(const Parsed& parsed, db::Quota& quota) {

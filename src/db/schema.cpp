@@ -112,12 +112,26 @@ CREATE TABLE build_logs (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+// The log of each sandbox's life; entries of sandboxes that have ended stay for a while.
+constexpr std::string_view kSandboxEvents = R"sql(
+CREATE TABLE sandbox_events (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  sandbox_id TEXT NOT NULL,
+  team_id TEXT NOT NULL REFERENCES teams (id),
+  time_ms INTEGER NOT NULL,
+  level INTEGER NOT NULL CHECK (level BETWEEN 0 AND 3),
+  message TEXT NOT NULL,
+  fields TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_of_sandbox ON sandbox_events (sandbox_id, number);
+)sql";
+
 // A public template may be used, and not changed, by every team.
 constexpr std::string_view kPublicTemplates = R"sql(
 ALTER TABLE templates ADD COLUMN public INTEGER NOT NULL DEFAULT 0 CHECK (public IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 2> kSteps = {kFirst, kPublicTemplates};
+constexpr std::array<std::string_view, 3> kSteps = {kFirst, kSandboxEvents, kPublicTemplates};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));

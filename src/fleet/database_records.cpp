@@ -22,6 +22,7 @@ json::Value lifecycle_of(const Record& record) {
   value.set("pauses", view.on_timeout == NewSandbox::OnTimeout::kPause)
       .set("keepsFiles", view.on_timeout_keeps == Keep::kFiles)
       .set("resumes", view.auto_resume)
+      .set("pausedKeepsFiles", view.paused_keeps == Keep::kFiles)
       .set("publicTraffic", view.public_traffic)
       .set("maskRequestHost", view.mask_request_host);
   return value;
@@ -93,6 +94,11 @@ Result<Record> record_of(const db::SandboxRow& row) {
   TRY_ASSIGN(const bool files, truth(lifecycle, "keepsFiles"));
   view.on_timeout_keeps = files ? Keep::kFiles : Keep::kMemory;
   TRY_ASSIGN(view.auto_resume, truth(lifecycle, "resumes"));
+  // Rows of an earlier version have none: they kept the memory.
+  if (lifecycle.find("pausedKeepsFiles") != nullptr) {
+    TRY_ASSIGN(const bool kept, truth(lifecycle, "pausedKeepsFiles"));
+    view.paused_keeps = kept ? Keep::kFiles : Keep::kMemory;
+  }
   TRY_ASSIGN(view.public_traffic, truth(lifecycle, "publicTraffic"));
   TRY_ASSIGN(view.mask_request_host, text(lifecycle, "maskRequestHost"));
   return record;
@@ -134,6 +140,44 @@ io::Async<Result<std::vector<Record>>> DatabaseRecords::all() {
     }
     TRY(variables->keep_only(ids));
     return records;
+  };
+  co_return co_await database_->with(std::move(work));
+}
+
+io::Async<Status> DatabaseRecords::add_events(std::vector<Noted> events) {
+  auto work = [noted = std::move(events)](db::Database& database) -> Status {
+    std::vector<db::SandboxEvent> rows;
+    for (const Noted& one : noted) {
+      rows.push_back({.sandbox_id = one.sandbox,
+                      .team_id = one.team,
+                      .time_ms = ms_of(one.event.time),
+                      .level = static_cast<db::LogLevel>(one.event.level),
+                      .message = one.event.message,
+                      .fields = one.event.fields});
+    }
+    return db::SandboxEvents(database).append(rows);
+  };
+  co_return co_await database_->with(std::move(work));
+}
+
+io::Async<Result<std::vector<Event>>> DatabaseRecords::events(std::string team, std::string id,
+                                                              EventQuery query) {
+  auto work = [team, id, query](db::Database& database) -> Result<std::vector<Event>> {
+    db::EventFilter filter{
+        .least = static_cast<db::LogLevel>(query.least), .text = query.text, .limit = query.limit};
+    if (query.from.has_value()) filter.from_ms = ms_of(*query.from);
+    if (query.to.has_value()) filter.to_ms = ms_of(*query.to);
+    if (query.order == EventQuery::Order::kNewestFirst)
+      filter.order = db::EventFilter::Order::kNewestFirst;
+    TRY_ASSIGN(const auto rows, db::SandboxEvents(database).list(team, id, filter));
+    std::vector<Event> events;
+    for (const db::SandboxEvent& row : rows) {
+      events.push_back({.time = WallClock::time_point(milliseconds(row.time_ms)),
+                        .level = static_cast<Event::Level>(row.level),
+                        .message = row.message,
+                        .fields = row.fields});
+    }
+    return events;
   };
   co_return co_await database_->with(std::move(work));
 }

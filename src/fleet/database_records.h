@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "db/sandbox_events.h"
 #include "db/sandboxes.h"
 #include "db/variables.h"
 #include "fleet/records.h"
@@ -24,6 +25,9 @@ class DatabaseRecords final : public Records {
   io::Async<Status> remove(std::string id) override;
   // Rows that cannot be read are left out, and removed.
   io::Async<Result<std::vector<Record>>> all() override;
+  io::Async<Status> add_events(std::vector<Noted> events) override;
+  io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                               EventQuery query) override;
 
  private:
   std::shared_ptr<SharedDatabase> database_;

@@ -86,6 +86,12 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     EXPECT_TRUE(removed.has_value());
     const auto unknown = co_await records.remove("four");
     EXPECT_TRUE(unknown.has_value());
+    const Event event{.time = WallClock::time_point(seconds(7)),
+                      .level = Event::Level::kWarn,
+                      .message = "it ended",
+                      .fields = {{"by", "nobody"}}};
+    const auto noted = co_await records.add_events({{team, "two", event}});
+    EXPECT_TRUE(noted.has_value());
   });
   in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
     auto all = co_await records.all();
@@ -100,6 +106,17 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     all = co_await records.all();
     EXPECT_EQ((*all)[0].view.state, State::kRunning);
     EXPECT_EQ((*all)[0].view.end, changed.view.end);
+    const auto log = co_await records.events(team, "two", {.from = WallClock::time_point()});
+    EXPECT_EQ(log->size(), 1u);
+    EXPECT_EQ((*log)[0].time, WallClock::time_point(seconds(7)));
+    EXPECT_EQ((*log)[0].level, Event::Level::kWarn);
+    EXPECT_EQ((*log)[0].message, "it ended");
+    EXPECT_EQ((*log)[0].fields.at("by"), "nobody");
+    const auto earlier = co_await records.events(
+        team, "two", {.to = WallClock::time_point(), .order = EventQuery::Order::kNewestFirst});
+    EXPECT_TRUE(earlier->empty());
+    const auto nobodys = co_await records.events("nobody", "two", {});
+    EXPECT_EQ(nobodys.error().code(), Code::kNotFound);
   });
   std::filesystem::remove_all(directory);
 }

@@ -44,7 +44,7 @@ class FakeHost {
     if (refuse_) return fail(Error::precondition("this host makes no sandboxes now"));
     auto box = std::make_unique<Box>();
     std::string id = "box" + std::to_string(boxes_.size()) + "00000000";
-    Made made{.id = id, .socket = socket_of(id), .user = recipe.image};
+    Made made{.id = id, .socket = socket_of(id), .user = recipe.image, .image = recipe.image};
     std::filesystem::create_directories(std::filesystem::path(made.socket).parent_path());
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     VERIFY(made.socket.size() < sizeof address.sun_path);

@@ -35,8 +35,8 @@ enum class Resume : std::uint8_t { kWhatWasKept, kReboot };
 
 // What is to be made. Values are as the client gave them; create() judges them.
 struct NewSandbox {
-  std::string template_name;  // a template's name or id, or the name of an image
-  std::chrono::seconds timeout{300};
+  std::string template_name;                    // a template's name or id, or the name of an image
+  std::optional<std::chrono::seconds> timeout;  // nullopt: the server's usual one
   enum class OnTimeout : std::uint8_t { kKill, kPause } on_timeout = OnTimeout::kKill;
   Keep on_timeout_keeps = Keep::kMemory;  // for kPause
   bool auto_resume = false;
@@ -60,10 +60,27 @@ struct SandboxView {
   NewSandbox::OnTimeout on_timeout = NewSandbox::OnTimeout::kKill;
   Keep on_timeout_keeps = Keep::kMemory;
   bool auto_resume = false;
+  Keep paused_keeps = Keep::kMemory;  // of a paused one: what its pause kept
   bool public_traffic = true;
   std::string mask_request_host;
   std::string access_token;   // empty: none is asked for
   std::string traffic_token;  // empty: none is asked for
+};
+
+// An entry of a sandbox's log: what happened to it, and what was run in it. No output, no arguments
+// and no variables: they may be secret, and the log is kept on disk.
+struct Event {
+  WallClock::time_point time;
+  enum class Level : std::uint8_t { kDebug, kInfo, kWarn, kError } level = Level::kInfo;
+  std::string message;
+  std::map<std::string, std::string> fields;
+};
+struct EventQuery {
+  std::optional<WallClock::time_point> from, to;  // both inclusive
+  Event::Level least = Event::Level::kDebug;
+  std::string text;  // that the message holds
+  enum class Order : std::uint8_t { kOldestFirst, kNewestFirst } order = Order::kOldestFirst;
+  std::uint32_t limit = 1000;
 };
 
 // One sandbox of a running server; held by shared_ptr, since requests of its clients outlive its
@@ -85,6 +102,9 @@ class Served {
   virtual bool ended() const = 0;
   // Wakes at the end.
   virtual io::Async<void> wait_ended() = 0;
+  // Puts an entry into its log, with the time of now.
+  virtual void note(Event::Level level, std::string message,
+                    std::map<std::string, std::string> fields = {}) = 0;
 };
 
 struct ListQuery {
@@ -109,6 +129,24 @@ struct Sample {
   std::uint32_t cpus = 1;
   std::uint64_t memory_used = 0, memory_total = 0, memory_cache = 0;
   std::uint64_t disk_used = 0, disk_total = 0;
+};
+
+// Of a sandbox's files.
+struct Snapshot {
+  std::string image;  // of the store
+  std::uint64_t cpu_milli = 0, memory = 0, disk = 0;
+};
+
+// For metrics.
+struct Counts {
+  std::size_t running = 0, paused = 0;
+  // Creates and resumes that were refused: the team, or the whole server, has as many as it may.
+  std::uint64_t refused_by_quota = 0, refused_full = 0;
+  // Sandboxes made ahead: how many there are and should be; creates that found one or found none.
+  std::size_t pool_ready = 0, pool_wanted = 0;
+  std::uint64_t pool_taken = 0, pool_missed = 0;
+  // Entries of sandboxes' logs that could not be written.
+  std::uint64_t events_lost = 0;
 };
 
 class Fleet {
@@ -137,11 +175,22 @@ class Fleet {
   // shorter.
   virtual io::Async<Result<bool>> connect(std::string team, std::string id,
                                           std::chrono::seconds timeout, Resume how) = 0;
+  // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing
+  // that the database has refers to it.
+  virtual io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) = 0;
+  // Sandboxes like this one, with its files as they are now, and with its variables and metadata;
+  // each its own error. The call's error is the snapshot's.
+  virtual io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> fork(
+      std::string team, std::string id, std::chrono::seconds timeout, std::size_t count) = 0;
   // Of a sandbox whose client asked for it: resumes it because somebody came. False: it stays.
   virtual io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) = 0;
   virtual Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                               std::optional<WallClock::time_point> from,
                                               std::optional<WallClock::time_point> to) = 0;
+  // Its log, also of one that has ended, as long as it is kept. Error: not_found.
+  virtual io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                                       EventQuery query) = 0;
+  virtual Counts counts() const = 0;
 };
 
 }  // namespace caisson::fleet

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/time_text.h"
 #include "fleet/page_token.h"
 
 namespace caisson::fleet {
@@ -17,6 +18,9 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kSampleEvery = seconds(5);
 constexpr auto kRemovalTime = seconds(10);
+constexpr std::size_t kMostNoted = 4096;
+// Who did something to a sandbox, as its log says it.
+constexpr std::string_view kRequest = "request", kDeadline = "deadline", kTraffic = "traffic";
 
 Error no_sandbox(std::string_view id) {
   return Error::not_found("sandbox \"" + std::string(id) + "\" was not found");
@@ -41,6 +45,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   };
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
+  std::vector<Noted> noted;                                  // to be written
+  std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -49,21 +55,33 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                        !found->second.sandbox->ended();
     return there ? &found->second : nullptr;
   }
-  std::size_t running(std::string_view team) const {
-    const auto under_way = creating.find(team);
-    return (under_way == creating.end() ? 0 : under_way->second) +
-           static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
-             return entry.second.record.team == team && !entry.second.sandbox->ended() &&
-                    entry.second.sandbox->view().state == fleet::State::kRunning;
-           }));
+  static bool is(const Entry& entry, fleet::State state) {
+    return !entry.sandbox->ended() && entry.sandbox->view().state == state;
   }
-  std::size_t paused(std::string_view team) const {
+  std::size_t count(fleet::State state, std::string_view team) const {
     return static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
-      return entry.second.record.team == team && !entry.second.sandbox->ended() &&
-             entry.second.sandbox->view().state == fleet::State::kPaused;
+      return is(entry.second, state) && entry.second.record.team == team;
     }));
   }
-  Status check(std::string_view team, seconds timeout) const;
+  std::size_t count(fleet::State state) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(entries, [&](const auto& entry) { return is(entry.second, state); }));
+  }
+  // What is being made counts as if it ran.
+  std::size_t running(std::string_view team) const {
+    const auto under_way = creating.find(team);
+    return count(fleet::State::kRunning, team) +
+           (under_way == creating.end() ? 0 : under_way->second);
+  }
+  std::size_t running() const {
+    std::size_t all = count(fleet::State::kRunning);
+    for (const auto& [team, under_way] : creating) all += under_way;
+    return all;
+  }
+  // Whether the team may live so long with one, and have one more that runs. What it answers is
+  // true until the loop's next turn.
+  static Status check_life(const Quota& quota, seconds timeout);
+  Status check(const Quota& quota, std::string_view team, seconds timeout);
   // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
   io::Async<Result<std::unique_ptr<BoxClient>>> reach(std::string host_id);
   // The state that its supervisor tells.
@@ -71,31 +89,62 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
   // Writes what has changed.
   io::Async<Status> save(std::string id);
-  void forget(const LocalSandbox& ended);
+  void forget(LocalSandbox& ended);
+  void note(const std::string& team, const std::string& id, Event event);
+  io::Async<void> write_noted();
+  static io::Async<void> write(std::shared_ptr<State> self) { co_await self->write_noted(); }
   void fill_tokens(Record& record) const;
 
-  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, NewSandbox wanted);
-  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox);
-  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout);
+  // Counted among the team's while it is made.
+  io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
+                                                          NewSandbox wanted,
+                                                          std::optional<Template> like);
+  // Of `like`, or of the template that is wanted.
+  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, Quota quota,
+                                                        NewSandbox wanted,
+                                                        std::optional<Template> like);
+  // A snapshot of it, and what else makes a sandbox like it.
+  struct Likeness {
+    Template like;
+    NewSandbox wanted;
+  };
+  io::Async<Result<Likeness>> liken(std::string team, std::string id);
+  // `why`: for the log.
+  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep, std::string_view why);
+  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout, Resume how,
+                           std::string_view why);
+  static bool kill(LocalSandbox& sandbox, std::string_view why);
   void look_at_deadlines();
   static io::Async<void> clock(std::shared_ptr<State> self);
   static io::Async<void> timed_out(std::shared_ptr<State> self,
                                    std::shared_ptr<LocalSandbox> sandbox);
 };
 
-Status LocalFleet::State::check(std::string_view team, seconds timeout) const {
-  const Quota quota = options.quota(team);
-  if (timeout > quota.longest)
-    return fail(Error::invalid("timeout: found " + std::to_string(timeout.count()) +
-                               " seconds, allowed are at most " +
-                               std::to_string(quota.longest.count())));
-  if (running(team) >= quota.sandboxes)
-    return fail(Error::exhausted("you have " + std::to_string(quota.sandboxes) +
-                                 " running sandboxes, which is as many as your team may have"));
-  if (paused(team) > quota.paused)
-    return fail(Error::exhausted("you have more than " + std::to_string(quota.paused) +
-                                 " paused sandboxes, which is as many as your team may have"));
-  return {};
+Status LocalFleet::State::check_life(const Quota& quota, seconds timeout) {
+  if (timeout <= quota.longest) return {};
+  return fail(Error::invalid("timeout: found " + std::to_string(timeout.count()) +
+                             " seconds, allowed are at most " +
+                             std::to_string(quota.longest.count())));
+}
+
+Status LocalFleet::State::check(const Quota& quota, std::string_view team, seconds timeout) {
+  TRY(check_life(quota, timeout));
+  std::string refusal;
+  if (running(team) >= quota.sandboxes) {
+    refusal = "you have " + std::to_string(quota.sandboxes) +
+              " running sandboxes, which is as many as your team may have";
+  } else if (count(fleet::State::kPaused, team) > quota.paused) {
+    refusal = "you have more than " + std::to_string(quota.paused) +
+              " paused sandboxes, which is as many as your team may have";
+  }
+  if (!refusal.empty()) {
+    ++refused_by_quota;
+    return fail(Error::exhausted(std::move(refusal)));
+  }
+  if (running() < options.most_running) return {};
+  ++refused_full;
+  return fail(Error::exhausted("the server runs " + std::to_string(options.most_running) +
+                               " sandboxes, which is as many as it may"));
 }
 
 void LocalFleet::State::fill_tokens(Record& record) const {
@@ -113,11 +162,33 @@ void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record
   sandbox->on_end([weak](LocalSandbox& ended) {
     if (const auto state = weak.lock(); state != nullptr) state->forget(ended);
   });
+  sandbox->on_note([weak](const LocalSandbox& of, Event event) {
+    if (const auto state = weak.lock(); state != nullptr)
+      state->note(of.team(), of.view().id, std::move(event));
+  });
   const std::string id = record.view.id;
   entries.insert_or_assign(id, Entry{std::move(sandbox), std::move(record)});
 }
 
-void LocalFleet::State::forget(const LocalSandbox& ended) {
+void LocalFleet::State::note(const std::string& team, const std::string& id, Event event) {
+  if (noted.size() < kMostNoted) {
+    noted.push_back({.team = team, .sandbox = id, .event = std::move(event)});
+  } else {
+    ++events_lost;
+  }
+}
+
+// A few at a time cost what one does. Who reads afterwards finds them: the database does its work
+// in order.
+io::Async<void> LocalFleet::State::write_noted() {
+  if (noted.empty()) co_return;
+  const std::size_t count = noted.size();
+  const Status written = co_await records->add_events(std::exchange(noted, {}));
+  if (!written.has_value()) events_lost += count;
+}
+
+void LocalFleet::State::forget(LocalSandbox& ended) {
+  if (!ended.killed()) ended.note(Event::Level::kWarn, "the sandbox ended by itself");
   const std::string id = ended.view().id;
   // Who looks through the entries may be the one that ended it.
   loop.post([self = shared_from_this(), id] {
@@ -174,17 +245,35 @@ void LocalFleet::State::believe(std::string_view usage, SandboxView& view) {
   if (frozen) view.end = WallClock::now();
 }
 
+io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
+    std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
+  CO_TRY(check(quota, team, *wanted.timeout));
+  ++creating[team];
+  auto made = co_await make(team, quota, std::move(wanted), std::move(like));
+  if (--creating[team] == 0) creating.erase(team);
+  if (!made.has_value()) co_return fail(std::move(made).error());
+  co_return std::shared_ptr<Served>(std::move(*made));
+}
+
 io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
-                                                                         NewSandbox wanted) {
-  CO_TRY_ASSIGN(Template from, co_await options.find_template(team, wanted.template_name));
+                                                                         Quota quota,
+                                                                         NewSandbox wanted,
+                                                                         std::optional<Template> like) {
+  Template from;
+  if (like.has_value()) {
+    from = std::move(*like);
+  } else {
+    CO_TRY_ASSIGN(from, co_await options.find_template(team, wanted.template_name));
+  }
+  CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
   Record record{.team = team,
-                .image = from.recipe.image,
+                .image = ready.made.image,
                 .host_id = ready.made.id,
                 .user = ready.made.user,
                 .workdir = ready.made.workdir,
                 .secure = wanted.secure,
-                .timeout = wanted.timeout,
+                .timeout = *wanted.timeout,
                 .env = std::move(from.env)};
   for (auto& [name, value] : wanted.env) record.env[name] = std::move(value);
   record.cpu_milli = from.recipe.cpu_milli.value_or(0);
@@ -193,7 +282,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   view.template_id = std::move(from.id);
   view.alias = std::move(from.alias);
   view.started = WallClock::now();
-  view.end = view.started + wanted.timeout;
+  view.end = view.started + record.timeout;
   view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
   view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
   view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
@@ -215,6 +304,8 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
     co_return fail(std::move(put).error());
   }
   add(sandbox, std::move(record));
+  sandbox->note(Event::Level::kInfo, "the sandbox was made",
+                {{"template", sandbox->view().template_id}});
   if (sandbox->ended()) {
     forget(*sandbox);
     co_return fail(Error::unavailable("the sandbox ended before it was used"));
@@ -222,27 +313,66 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   co_return sandbox;
 }
 
-io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox) {
-  CO_TRY(co_await sandbox->freeze());
+io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::string team,
+                                                                        std::string id) {
+  const Entry* entry = find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
+  const auto sandbox = entry->sandbox;
+  const Record record = entry->record;
+  const SandboxView view = sandbox->view();
+  auto work = [take = options.take, host_id = sandbox->host_id(), image = record.image] {
+    return take(host_id, image);
+  };
+  CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
+  Likeness found;
+  found.like = {.id = view.template_id,
+                .alias = view.alias,
+                .recipe = {.image = std::move(image), .cpu_milli = record.cpu_milli},
+                .env = record.env};
+  if (view.memory_mib != 0) found.like.recipe.memory_bytes = view.memory_mib << 20;
+  if (view.disk_mib != 0) found.like.recipe.disk_bytes = view.disk_mib << 20;
+  found.wanted = {.timeout = record.timeout,
+                  .on_timeout = view.on_timeout,
+                  .on_timeout_keeps = view.on_timeout_keeps,
+                  .auto_resume = view.auto_resume,
+                  .secure = record.secure,
+                  .public_traffic = view.public_traffic,
+                  .mask_request_host = view.mask_request_host,
+                  .metadata = view.metadata};
+  co_return found;
+}
+
+io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep,
+                                           std::string_view why) {
+  CO_TRY(co_await sandbox->freeze(keep));
+  sandbox->note(Event::Level::kInfo, "the sandbox was paused", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
 }
 
-io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox,
-                                            seconds timeout) {
+io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout,
+                                            Resume how, std::string_view why) {
   // Counted as running while it becomes so.
   const std::string team = sandbox->team();
   ++creating[team];
-  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout);
+  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout, how);
   if (--creating[team] == 0) creating.erase(team);
   CO_TRY(thawed);
+  sandbox->note(Event::Level::kInfo, "the sandbox was resumed", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
+}
+
+bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
+  if (sandbox.ended()) return false;
+  sandbox.note(Event::Level::kInfo, "the sandbox was killed", {{"by", std::string(why)}});
+  return sandbox.kill();
 }
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused = co_await self->pause(sandbox);
+  const auto paused =
+      co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
   // What cannot be paused does not outlive its time.
-  if (!paused.has_value() && sandbox->due(WallClock::now())) sandbox->kill();
+  if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
 
 void LocalFleet::State::look_at_deadlines() {
@@ -250,7 +380,7 @@ void LocalFleet::State::look_at_deadlines() {
   for (auto& [id, entry] : entries) {
     if (!entry.sandbox->due(now) || entry.sandbox->busy()) continue;
     if (entry.sandbox->view().on_timeout == NewSandbox::OnTimeout::kKill) {
-      entry.sandbox->kill();
+      kill(*entry.sandbox, kDeadline);
     } else {
       loop.spawn(timed_out(shared_from_this(), entry.sandbox));
     }
@@ -262,6 +392,7 @@ io::Async<void> LocalFleet::State::clock(std::shared_ptr<State> self) {
   while (!self->closed) {
     co_await io::Loop::sleep(kTick);
     self->look_at_deadlines();
+    if (!self->noted.empty()) self->loop.spawn(write(self));
     if (io::Clock::now() < next_sample) continue;
     next_sample = io::Clock::now() + kSampleEvery;
     std::vector<std::shared_ptr<LocalSandbox>> all;
@@ -289,6 +420,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     auto client = co_await state->reach(record.host_id);
     if (!client.has_value()) {
       ++adopted.lost;
+      state->note(record.team, id,
+                  {.time = WallClock::now(),
+                   .level = Event::Level::kWarn,
+                   .message = "the sandbox ended while no server ran",
+                   .fields = {}});
       std::ignore = co_await state->records->remove(id);
       continue;
     }
@@ -312,17 +448,48 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
 
 io::Async<Result<std::shared_ptr<Served>>> LocalFleet::create(std::string team, NewSandbox wanted) {
   const auto state = state_;
-  // Rather than made and then paused in another way than was asked for.
-  if (wanted.on_timeout == NewSandbox::OnTimeout::kPause && wanted.on_timeout_keeps == Keep::kFiles)
-    co_return fail(
-        Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
-  if (auto allowed = state->check(team, wanted.timeout); !allowed.has_value())
-    co_return fail(std::move(allowed).error());
-  ++state->creating[team];
-  auto made = co_await state->make(team, std::move(wanted));
-  if (--state->creating[team] == 0) state->creating.erase(team);
-  if (!made.has_value()) co_return fail(std::move(made).error());
-  co_return std::shared_ptr<Served>(std::move(*made));
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
+  const seconds timeout =
+      wanted.timeout.value_or(std::min(state->options.usual_life, quota.longest));
+  wanted.timeout = timeout;
+  co_return co_await state->make_counted(std::move(team), quota, std::move(wanted), std::nullopt);
+}
+
+io::Async<Result<Snapshot>> LocalFleet::snapshot(std::string team, std::string id) {
+  const auto state = state_;
+  CO_TRY_ASSIGN(const State::Likeness found, co_await state->liken(std::move(team), std::move(id)));
+  const Recipe& recipe = found.like.recipe;
+  co_return Snapshot{.image = recipe.image,
+                     .cpu_milli = recipe.cpu_milli.value_or(0),
+                     .memory = recipe.memory_bytes.value_or(0),
+                     .disk = recipe.disk_bytes.value_or(0)};
+}
+
+io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> LocalFleet::fork(
+    std::string team, std::string id, seconds timeout, std::size_t count) {
+  const auto state = state_;
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
+  // Before anything is read.
+  CO_TRY(state->check(quota, team, timeout));
+  CO_TRY_ASSIGN(State::Likeness found, co_await state->liken(team, std::move(id)));
+  found.wanted.timeout = timeout;
+  // All at once; what makes them takes a few at a time.
+  struct Made {
+    explicit Made(io::Loop& loop) : changed(loop) {}
+    std::vector<Result<std::shared_ptr<Served>>> forks;
+    io::Event changed;
+  };
+  const auto made = std::make_shared<Made>(state->loop);
+  auto make = [](std::shared_ptr<State> self, std::string owner, Quota may, State::Likeness one,
+                 std::shared_ptr<Made> all) -> io::Async<void> {
+    auto fork = co_await self->make_counted(std::move(owner), may, one.wanted, one.like);
+    all->forks.push_back(std::move(fork));
+    all->changed.notify();
+  };
+  for (std::size_t begun = 0; begun < count; ++begun)
+    state->loop.spawn(make(state, team, quota, found, made));
+  while (made->forks.size() < count) co_await made->changed.wait();
+  co_return std::move(made->forks);
 }
 
 std::shared_ptr<Served> LocalFleet::find(std::string_view team, std::string_view id) {
@@ -363,7 +530,7 @@ io::Async<Status> LocalFleet::kill(std::string team, std::string id) {
   const auto* entry = state_->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
-  if (!sandbox->kill()) co_return fail(no_sandbox(id));
+  if (!State::kill(*sandbox, kRequest)) co_return fail(no_sandbox(id));
   // It is gone for clients; removing takes its time beside them, and is awaited so that who kills
   // many does not outrun the host.
   co_await sandbox->wait_removed(kRemovalTime);
@@ -373,23 +540,26 @@ io::Async<Status> LocalFleet::kill(std::string team, std::string id) {
 io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seconds from_now,
                                           Timeout how) {
   const auto state = state_;
+  if (state->find(team, id) == nullptr) co_return fail(no_sandbox(id));
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
+  CO_TRY(State::check_life(quota, from_now));
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
-  if (from_now > state->options.quota(team).longest)
-    co_return fail(state->check(team, from_now).error());
   if (sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   const auto end = WallClock::now() + from_now;
   if (from_now.count() <= 0) {
     entry->record.timeout = seconds(0);
     if (sandbox->view().on_timeout == NewSandbox::OnTimeout::kPause)
-      co_return co_await state->pause(sandbox);
-    sandbox->kill();
+      co_return co_await state->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+    State::kill(*sandbox, kDeadline);
     co_return Status{};
   }
   entry->record.timeout = from_now;
   CO_TRY(co_await sandbox->set_end(end, how));
+  sandbox->note(Event::Level::kDebug, "the sandbox's deadline was moved",
+                {{"ends", time_text(sandbox->view().end)}});
   co_return co_await state->save(id);
 }
 
@@ -399,16 +569,15 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
   if (entry == nullptr) co_return fail(no_sandbox(id));
   if (entry->sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused already"));
-  if (keep == Keep::kFiles)
-    co_return fail(
-        Error(Code::kUnimplemented, "a pause that keeps the files alone is not there yet"));
   const auto sandbox = entry->sandbox;
-  co_return co_await state->pause(sandbox);
+  co_return co_await state->pause(sandbox, keep, kRequest);
 }
 
 io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
                                             Resume how) {
   const auto state = state_;
+  if (state->find(team, id) == nullptr) co_return fail(no_sandbox(id));
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
@@ -416,24 +585,24 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
     CO_TRY(co_await set_timeout(team, id, timeout, Timeout::kExtendOnly));
     co_return false;
   }
-  if (how == Resume::kReboot)
-    co_return fail(Error(Code::kUnimplemented, "a resume that boots anew is not there yet"));
-  if (auto allowed = state->check(team, timeout); !allowed.has_value())
-    co_return fail(std::move(allowed).error());
+  CO_TRY(state->check(quota, team, timeout));
   entry->record.timeout = timeout;
-  CO_TRY(co_await state->resume(sandbox, timeout));
+  CO_TRY(co_await state->resume(sandbox, timeout, how, kRequest));
   co_return true;
 }
 
 io::Async<bool> LocalFleet::resume_for_traffic(std::shared_ptr<Served> sandbox) {
   const auto state = state_;
   const std::string id = sandbox->view().id, team = sandbox->team();
+  const auto quota = co_await state->options.quota(team);
   auto* entry = state->find(team, id);
-  if (entry == nullptr || !entry->sandbox->view().auto_resume) co_return false;
+  if (entry == nullptr || !entry->sandbox->view().auto_resume ||
+      entry->sandbox->view().paused_keeps == Keep::kFiles)
+    co_return false;
   const auto own = entry->sandbox;
   const seconds timeout = std::max(entry->record.timeout, seconds(1));
-  if (!state->check(team, timeout).has_value()) co_return false;
-  const auto resumed = co_await state->resume(own, timeout);
+  if (!quota.has_value() || !state->check(*quota, team, timeout).has_value()) co_return false;
+  const auto resumed = co_await state->resume(own, timeout, Resume::kWhatWasKept, kTraffic);
   co_return resumed.has_value();
 }
 
@@ -456,13 +625,34 @@ std::set<std::string> LocalFleet::host_ids() const {
   return ids;
 }
 
-io::Async<void> LocalFleet::close_pool() {
+io::Async<void> LocalFleet::close() {
   const auto state = state_;
   co_await state->pool.close(kRemovalTime);
+  co_await state->write_noted();
+}
+
+io::Async<Result<std::vector<Event>>> LocalFleet::events(std::string team, std::string id,
+                                                         EventQuery query) {
+  const auto state = state_;
+  co_await state->write_noted();
+  co_return co_await state->records->events(std::move(team), std::move(id), std::move(query));
 }
 
 void LocalFleet::start_pool() {
   state_->pool.start();
+}
+
+Counts LocalFleet::counts() const {
+  const Pool::Counts pool = state_->pool.counts();
+  return {.running = state_->count(fleet::State::kRunning),
+          .paused = state_->count(fleet::State::kPaused),
+          .refused_by_quota = state_->refused_by_quota,
+          .refused_full = state_->refused_full,
+          .pool_ready = pool.ready,
+          .pool_wanted = pool.wanted,
+          .pool_taken = pool.taken_total,
+          .pool_missed = pool.missed_total,
+          .events_lost = state_->events_lost};
 }
 
 Pool::Counts LocalFleet::pool_counts() const {

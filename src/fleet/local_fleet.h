@@ -15,7 +15,9 @@
 #include "fleet/fleet.h"
 #include "fleet/local_sandbox.h"
 #include "fleet/pool.h"
+#include "fleet/quota.h"
 #include "fleet/records.h"
+#include "fleet/snapshot.h"
 
 namespace caisson::fleet {
 
@@ -24,24 +26,25 @@ struct Template {
   std::string id;     // [a-z0-9-_]+; of an image that stands for itself its name
   std::string alias;  // may be empty
   Recipe recipe;
+  Limits limits = Limits::kUsual;  // of the recipe
   std::map<std::string, std::string> env;
-};
-
-// What a team may have at once.
-struct Quota {
-  std::size_t sandboxes = 1000;  // running
-  std::size_t paused = 1000;     // beside these: their memory is kept
-  std::chrono::seconds longest{24 * 3600};
 };
 
 struct FleetOptions {
   Pool::Sizes pool;
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
-  std::function<Quota(std::string_view team)> quota;
+  // Error: not_found (the team). On the loop, as above.
+  std::function<io::Async<Result<Quota>>(std::string team)> quota;
+  std::size_t most_running = 1000;  // of all teams
+  // How long a sandbox lives whose client said nothing; less where its team may have only less.
+  std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
   Pool::Make make = make_sandbox;
+  // Blocks; called on the loop's pool.
+  std::function<Result<std::string>(const std::string& host_id, const std::string& image)> take =
+      take_snapshot;
 };
 
 class LocalFleet final : public Fleet {
@@ -58,8 +61,8 @@ class LocalFleet final : public Fleet {
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();
-  // Ends those that nobody has; for the server's end.
-  io::Async<void> close_pool();
+  // Ends those that nobody has, and writes what is still to be written; for the server's end.
+  io::Async<void> close();
 
   io::Async<Result<std::shared_ptr<Served>>> create(std::string team, NewSandbox wanted) override;
   std::shared_ptr<Served> find(std::string_view team, std::string_view id) override;
@@ -72,12 +75,19 @@ class LocalFleet final : public Fleet {
   io::Async<Status> pause(std::string team, std::string id, Keep keep) override;
   io::Async<Result<bool>> connect(std::string team, std::string id, std::chrono::seconds timeout,
                                   Resume how) override;
+  io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) override;
+  io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> fork(std::string team,
+                                                                       std::string id,
+                                                                       std::chrono::seconds timeout,
+                                                                       std::size_t count) override;
   io::Async<bool> resume_for_traffic(std::shared_ptr<Served> sandbox) override;
   Result<std::vector<Sample>> samples(std::string_view team, std::string_view id,
                                       std::optional<WallClock::time_point> from,
                                       std::optional<WallClock::time_point> to) override;
 
-  // What is ready, for metrics.
+  io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                               EventQuery query) override;
+  Counts counts() const override;
   Pool::Counts pool_counts() const;
   std::size_t size() const;
 

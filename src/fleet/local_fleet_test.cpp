@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 // Survives the fleet, as a database does.
 using Kept = std::map<std::string, Record>;
@@ -35,11 +36,37 @@ class MemoryRecords final : public Records {
     for (const auto& [id, record] : kept_) all.push_back(record);
     co_return all;
   }
+  io::Async<Status> add_events(std::vector<Noted> events) override {
+    if (full_disk) co_return fail(Error::exhausted("the database's disk is full"));
+    for (Noted& one : events) events_.push_back(std::move(one));
+    co_return Status{};
+  }
+  io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                               EventQuery) override {
+    std::vector<Event> found;
+    for (const Noted& one : events_) {
+      if (one.team == team && one.sandbox == id) found.push_back(one.event);
+    }
+    if (found.empty()) co_return fail(Error::not_found("no sandbox " + id));
+    co_return found;
+  }
   static inline bool full_disk = false;
 
  private:
   Kept& kept_;
+  std::vector<Noted> events_;
 };
+
+// What a log says, with who did it.
+std::vector<std::string> texts(const Result<std::vector<Event>>& events) {
+  std::vector<std::string> all;
+  if (!events.has_value()) return all;
+  for (const Event& event : *events) {
+    const auto by = event.fields.find("by");
+    all.push_back(event.message + (by == event.fields.end() ? "" : ", " + by->second));
+  }
+  return all;
+}
 
 io::Loop* current_loop = nullptr;
 
@@ -64,25 +91,40 @@ class LocalFleetTest : public testing::Test {
   FleetOptions options() {
     FleetOptions options;
     options.pool = pool_;
-    options.find_template = [](std::string, std::string name) -> io::Async<Result<Template>> {
+    options.find_template = [this](std::string, std::string name) -> io::Async<Result<Template>> {
       if (name != "base") co_return fail(Error::not_found("template '" + name + "' not found"));
       co_return Template{.id = "base-id",
                          .alias = "base",
                          .recipe = {.image = "user"},
+                         .limits = limits_,
                          .env = {{"A", "template"}, {"B", "template"}}};
     };
-    options.quota = [this](std::string_view) { return quota_; };
+    options.quota = [this](std::string team) -> io::Async<Result<Quota>> {
+      if (team == "nobody") co_return fail(Error::not_found("no team \"nobody\""));
+      co_await io::Loop::sleep({});  // as a database answers: later
+      co_return quota_;
+    };
+    options.most_running = most_running_;
+    options.usual_life = seconds(77);
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
     };
     options.make = [this](const Recipe& recipe) { return host_.make(recipe); };
+    options.take = [this](const std::string& host_id,
+                          const std::string& image) -> Result<std::string> {
+      taken_from_ = image;
+      return "snapshot of " + host_id;
+    };
     return options;
   }
 
   FakeHost host_;
   Kept kept_;
   Quota quota_;
+  std::size_t most_running_ = 1000;
+  Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
+  std::string taken_from_;  // the image of what the last snapshot was taken of
 };
 
 // Until `true_now`, for what other coroutines do.
@@ -94,7 +136,7 @@ io::Async<bool> until(std::function<bool()> true_now) {
   co_return false;
 }
 
-const NewSandbox kBase{.template_name = "base"};
+const NewSandbox kBase{.template_name = "base", .timeout = seconds(300)};
 
 TEST_F(LocalFleetTest, MakesFindsAndKillsASandbox) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
@@ -200,6 +242,121 @@ TEST_F(LocalFleetTest, OfManyAtOnceNoneGoesOverTheQuota) {
   });
 }
 
+TEST_F(LocalFleetTest, OfABurstOfCreatesNoneGoesOverTheQuota) {
+  quota_.sandboxes = 5;
+  pool_ = {{Recipe{.image = "user"}, 3}};
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    fleet.start_pool();
+    const bool ready = co_await until([&] { return fleet.pool_counts().ready == 3; });
+    EXPECT_TRUE(ready);
+    int made = 0, refused = 0;
+    auto create = [](LocalFleet& of, int& yes, int& no) -> io::Async<void> {
+      const auto done = co_await of.create("team", kBase);
+      ++(done.has_value() ? yes : no);
+      if (!done.has_value()) EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
+    };
+    for (int i = 0; i < 20; ++i) current_loop->spawn(create(fleet, made, refused));
+    const bool all = co_await until([&] { return made + refused == 20; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(made, 5);
+    EXPECT_EQ(fleet.counts().running, 5u);
+    EXPECT_EQ(fleet.counts().refused_by_quota, 15u);
+    EXPECT_EQ(fleet.counts().pool_taken, 3u);
+  });
+}
+
+TEST_F(LocalFleetTest, AllTeamsTogetherHaveALimit) {
+  most_running_ = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    for (const char* team : {"one", "two"}) {
+      const auto made = co_await fleet.create(team, kBase);
+      EXPECT_TRUE(made.has_value());
+    }
+    const auto third = co_await fleet.create("three", kBase);
+    EXPECT_EQ(third.error().code(), Code::kResourceExhausted);
+    EXPECT_THAT(third.error().message(), HasSubstr("the server runs 2 sandboxes"));
+    EXPECT_EQ(fleet.counts().refused_full, 1u);
+    EXPECT_EQ(fleet.counts().refused_by_quota, 0u);
+  });
+}
+
+TEST_F(LocalFleetTest, WithoutItsQuotaATeamGetsNothing) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto made = co_await fleet.create("nobody", kBase);
+    EXPECT_EQ(made.error().code(), Code::kNotFound);
+    EXPECT_TRUE(test.kept_.empty());
+  });
+}
+
+TEST_F(LocalFleetTest, ATeamThatMayHaveLessOfOneSandboxGetsLess) {
+  quota_.cpu_milli = 500;
+  quota_.memory_bytes = 64ull << 20;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    EXPECT_EQ((*made)->view().memory_mib, 64u);
+    EXPECT_EQ(test.kept_.begin()->second.cpu_milli, 500u);
+  });
+}
+
+TEST_F(LocalFleetTest, WhoAsksForNoTimeGetsTheUsualOneOrAllThatTheTeamMayHave) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto usual = co_await fleet.create("team", {.template_name = "base"});
+    EXPECT_EQ((*usual)->view().end - (*usual)->view().started, seconds(77));
+    test.quota_.longest = seconds(50);
+    const auto shorter = co_await fleet.create("team", {.template_name = "base"});
+    EXPECT_EQ((*shorter)->view().end - (*shorter)->view().started, seconds(50));
+  });
+}
+
+TEST_F(LocalFleetTest, ATemplateThatAsksForTooMuchIsRefused) {
+  quota_.memory_bytes = 1ull << 30;
+  limits_ = Limits::kAsked;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto fits = co_await fleet.create("team", kBase);
+    EXPECT_TRUE(fits.has_value());
+    test.quota_.memory_bytes = 64ull << 20;
+    const auto refused = co_await fleet.create("team", kBase);
+    EXPECT_EQ(refused.error().message(), "limits.memory: found 512MiB; allowed is 64MiB at most");
+  });
+}
+
+TEST_F(LocalFleetTest, ASandboxesLogTellsItsLifeAndOutlivesIt) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto resumed = co_await fleet.connect("team", id, seconds(10), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    (*made)->note(Event::Level::kInfo, "a process started");
+    const auto killed = co_await fleet.kill("team", id);
+    EXPECT_TRUE(killed.has_value());
+    const auto log = co_await fleet.events("team", id, {});
+    EXPECT_THAT(texts(log),
+                testing::ElementsAre("the sandbox was made", "the sandbox was paused, request",
+                                     "the sandbox was resumed, request", "a process started",
+                                     "the sandbox was killed, request"));
+    const auto others = co_await fleet.events("other", id, {});
+    EXPECT_EQ(others.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, WhatCannotBeLoggedIsCounted) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto before = co_await fleet.events("team", id, {});
+    EXPECT_TRUE(before.has_value());
+    MemoryRecords::full_disk = true;
+    for (int i = 0; i < 4100; ++i) (*made)->note(Event::Level::kInfo, "one of many");
+    EXPECT_EQ(fleet.counts().events_lost, 4u);  // more are not held
+    const auto after = co_await fleet.events("team", id, {});
+    MemoryRecords::full_disk = false;
+    EXPECT_EQ(after->size(), 1u);
+    EXPECT_EQ(fleet.counts().events_lost, 4100u);
+  });
+}
+
 TEST_F(LocalFleetTest, PausedOnesHaveAQuotaToo) {
   quota_.paused = 0;
   with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
@@ -263,21 +420,75 @@ TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
   });
 }
 
-TEST_F(LocalFleetTest, AWeakerPauseThanWasAskedForIsRefused) {
-  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+TEST_F(LocalFleetTest, APauseThatKeepsTheFilesEndsWhatRunsAndNoTrafficResumesIt) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     NewSandbox wanted = kBase;
-    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
-    wanted.on_timeout_keeps = Keep::kFiles;
-    const auto refused = co_await fleet.create("team", wanted);
-    EXPECT_EQ(refused.error().code(), Code::kUnimplemented);
-    auto made = co_await fleet.create("team", kBase);
+    wanted.auto_resume = true;
+    auto made = co_await fleet.create("team", wanted);
     const std::string id = (*made)->view().id;
     const auto paused = co_await fleet.pause("team", id, Keep::kFiles);
-    EXPECT_EQ(paused.error().code(), Code::kUnimplemented);
-    const auto memory = co_await fleet.pause("team", id, Keep::kMemory);
-    EXPECT_TRUE(memory.has_value());
-    const auto reboot = co_await fleet.connect("team", id, seconds(5), Resume::kReboot);
-    EXPECT_EQ(reboot.error().code(), Code::kUnimplemented);
+    EXPECT_TRUE(paused.has_value());
+    EXPECT_EQ(test.kept_.at(id).view.paused_keeps, Keep::kFiles);
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kReboot));
+    EXPECT_THAT(test.host_.asked(id), Not(Contains(ControlOperation::kFreeze)));
+    const bool by_traffic = co_await fleet.resume_for_traffic(*made);
+    EXPECT_FALSE(by_traffic);
+    const auto resumed = co_await fleet.connect("team", id, seconds(5), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.value());
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kThaw));
+  });
+}
+
+TEST_F(LocalFleetTest, AResumeMayBootAnewWhatWasKept) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto resumed = co_await fleet.connect("team", id, seconds(5), Resume::kReboot);
+    EXPECT_TRUE(resumed.value());
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kReboot));
+    EXPECT_THAT(test.host_.asked(id), Not(Contains(ControlOperation::kThaw)));
+  });
+}
+
+TEST_F(LocalFleetTest, ASnapshotIsOfTheImageThatItWasMadeFrom) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto taken = co_await fleet.snapshot("team", id);
+    EXPECT_EQ(taken->image, "snapshot of " + test.kept_.at(id).host_id);
+    EXPECT_EQ(test.taken_from_, test.kept_.at(id).image);
+    const auto foreign = co_await fleet.snapshot("other", id);
+    EXPECT_EQ(foreign.error().code(), Code::kNotFound);
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    const auto of_paused = co_await fleet.snapshot("team", id);
+    EXPECT_EQ(of_paused.error().code(), Code::kFailedPrecondition);
+  });
+}
+
+TEST_F(LocalFleetTest, ForksAreLikeTheirSource) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.metadata = {{"who", "me"}};
+    wanted.env = {{"NAME", "value"}};
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto forks = co_await fleet.fork("team", id, seconds(60), 2);
+    EXPECT_EQ(forks->size(), 2u);
+    for (const auto& fork : *forks) {
+      EXPECT_TRUE(fork.has_value());
+      if (!fork.has_value()) continue;
+      const SandboxView& view = (*fork)->view();
+      EXPECT_NE(view.id, id);
+      EXPECT_EQ(view.metadata, wanted.metadata);
+      EXPECT_EQ(view.template_id, (*made)->view().template_id);
+      EXPECT_EQ((*fork)->env().at("NAME"), "value");
+      EXPECT_EQ(test.kept_.at(view.id).image, "snapshot of " + test.kept_.at(id).host_id);
+    }
+    const auto foreign = co_await fleet.fork("other", id, seconds(60), 1);
+    EXPECT_EQ(foreign.error().code(), Code::kNotFound);
   });
 }
 
@@ -361,7 +572,7 @@ TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
     const bool replaced =
         co_await until([&] { return test.host_.made() == 4 && fleet.pool_counts().ready == 2; });
     EXPECT_TRUE(replaced);
-    co_await fleet.close_pool();
+    co_await fleet.close();
     EXPECT_EQ(fleet.pool_counts().ready, 0u);
     for (const char* id : {"box200000000", "box300000000"})
       EXPECT_EQ(test.host_.asked(id).back(), ControlOperation::kShutdown) << id;

@@ -79,6 +79,15 @@ io::Async<void> LocalSandbox::wait_ended() {
   while (!ended_) co_await end_event_.wait();
 }
 
+void LocalSandbox::note(Event::Level level, std::string message,
+                        std::map<std::string, std::string> fields) {
+  if (on_note_ == nullptr) return;
+  on_note_(*this, {.time = WallClock::now(),
+                   .level = level,
+                   .message = std::move(message),
+                   .fields = std::move(fields)});
+}
+
 io::Async<void> LocalSandbox::take_turn() {
   while (busy_) co_await turn_event_.wait();
   busy_ = true;
@@ -99,20 +108,35 @@ io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeou
   co_return Status{};
 }
 
-io::Async<Status> LocalSandbox::freeze() {
+io::Async<Status> LocalSandbox::freeze(Keep keep) {
   const auto self = shared_from_this();
   co_await take_turn();
   const Turn turn(self);
   CO_TRY_ASSIGN(BoxClient * client, this->client());
-  CO_TRY(co_await client->request(ControlOperation::kFreeze, {}));
+  proto::Fields frozen;
+  if (keep == Keep::kFiles) frozen.put_u8(Tag::kFrozen, 1);
+  CO_TRY(co_await client->request(
+      keep == Keep::kFiles ? ControlOperation::kReboot : ControlOperation::kFreeze, frozen));
   // Only now: a sandbox that could not be frozen keeps its time.
   CO_TRY(co_await client->request(ControlOperation::kSetDeadline, deadline(kLongestPause)));
   view_.state = State::kPaused;
+  view_.paused_keeps = keep;
   view_.end = WallClock::now();
   co_return Status{};
 }
 
-io::Async<Status> LocalSandbox::thaw(WallClock::time_point end) {
+io::Async<Result<std::string>> LocalSandbox::with_state_kept(
+    std::function<Result<std::string>()> work) {
+  const auto self = shared_from_this();
+  co_await take_turn();
+  const Turn turn(self);
+  if (ended_) co_return fail(Error::unavailable("sandbox " + view_.id + " has ended"));
+  if (view_.state == State::kPaused)
+    co_return fail(Error::precondition("sandbox \"" + view_.id + "\" is paused"));
+  co_return co_await loop_.in_pool(std::move(work));
+}
+
+io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how) {
   const auto self = shared_from_this();
   co_await take_turn();
   const Turn turn(self);
@@ -122,7 +146,10 @@ io::Async<Status> LocalSandbox::thaw(WallClock::time_point end) {
       view_.on_timeout == NewSandbox::OnTimeout::kPause ? kPauseGrace : std::chrono::minutes(0);
   CO_TRY(co_await client_->request(ControlOperation::kSetDeadline,
                                    deadline(ms_from_now(end + grace))));
-  auto thawed = co_await client_->request(ControlOperation::kThaw, {});
+  // Of one whose pause kept the files alone nothing runs that could be ended.
+  const bool reboots = how == Resume::kReboot && view_.paused_keeps == Keep::kMemory;
+  auto thawed =
+      co_await client_->request(reboots ? ControlOperation::kReboot : ControlOperation::kThaw, {});
   if (!thawed.has_value()) {
     // It stays paused, and does not end for having been asked to go on.
     std::ignore =

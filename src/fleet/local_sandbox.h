@@ -30,17 +30,27 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   Result<BoxClient*> client() override;
   bool ended() const override { return ended_; }
   io::Async<void> wait_ended() override;
+  void note(Event::Level level, std::string message,
+            std::map<std::string, std::string> fields = {}) override;
 
   void set_env(std::map<std::string, std::string> env) { env_ = std::move(env); }
   const std::string& host_id() const { return made_.id; }
   // Calls it, once, when the sandbox has ended by whatever means.
   void on_end(std::function<void(LocalSandbox&)> handler) { on_end_ = std::move(handler); }
 
+  // Gets what is noted.
+  void on_note(std::function<void(const LocalSandbox&, Event)> handler) {
+    on_note_ = std::move(handler);
+  }
+
   // All of these change the view when the supervisor has done it. One at a time: who comes
   // meanwhile waits.
   io::Async<Status> set_end(WallClock::time_point end, Fleet::Timeout how = Fleet::Timeout::kSet);
-  io::Async<Status> freeze();
-  io::Async<Status> thaw(WallClock::time_point end);
+  io::Async<Status> freeze(Keep keep);
+  io::Async<Status> thaw(WallClock::time_point end, Resume how);
+  // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
+  // failed_precondition where it is paused.
+  io::Async<Result<std::string>> with_state_kept(std::function<Result<std::string>()> work);
   // Ends it; true for the call that did.
   bool kill();
   // Whether its end was asked for here: one that only lost its connection may still run.
@@ -67,6 +77,7 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   std::map<std::string, std::string> env_;
   std::shared_ptr<BoxClient> client_;
   std::function<void(LocalSandbox&)> on_end_;
+  std::function<void(const LocalSandbox&, Event)> on_note_;
   std::deque<Sample> samples_;
   std::optional<std::uint64_t> last_cpu_micros_;
   io::Clock::time_point last_sample_;

@@ -40,9 +40,12 @@ Result<Made> make_sandbox(const Recipe& recipe) {
   values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();
   values.limits.cpu_time_ms = std::nullopt;
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
-  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept}));
+  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept, .keep_layer = true}));
   const SandboxInfo& info = sandbox.info();
-  return Made{.id = info.id, .socket = socket_of(info.id), .user = info.user};
+  return Made{.id = info.id,
+              .socket = socket_of(info.id),
+              .user = info.user,
+              .image = "sha256:" + info.image_id};
 }
 
 void end_sandbox(const std::string& id) {

@@ -32,6 +32,8 @@ struct Made {
   std::string socket;   // its supervisor's
   std::string user;     // who commands run as by default
   std::string workdir;  // the image's; empty: the user's home
+  // What it was made from, as "sha256:ID": a name may mean another image later.
+  std::string image;
 };
 
 // How long a sandbox lives that nobody has claimed: whoever makes it moves its deadline before.

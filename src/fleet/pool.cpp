@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +12,9 @@ namespace {
 
 // Sandboxes made in the background at once: more would take the processors from who waits.
 constexpr std::size_t kMostMaking = 2;
+// While they are taken, only what is missing of this part of the wanted ones is made, one at a
+// time.
+constexpr std::size_t kReservePart = 4;
 // A sandbox that is ready is told so often that it is still wanted: a server that dies leaves none.
 constexpr auto kRenewEvery = kUnclaimed / 4;
 constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
@@ -19,15 +23,23 @@ constexpr std::chrono::seconds kRemovalTime{10};
 }  // namespace
 
 struct Pool::State : std::enable_shared_from_this<Pool::State> {
-  State(io::Loop& owner, Sizes wanted, Make maker)
-      : loop(owner), sizes(std::move(wanted)), make(std::move(maker)), made_one(owner) {}
+  State(io::Loop& owner, Sizes wanted, Make maker, io::Clock::duration calm)
+      : loop(owner),
+        sizes(std::move(wanted)),
+        make(std::move(maker)),
+        quiet(calm),
+        made_one(owner) {}
 
   io::Loop& loop;
   const Sizes sizes;
   const Make make;
+  const io::Clock::duration quiet;
   std::map<Recipe, std::deque<Ready>> ready;
   std::map<Recipe, std::size_t> under_way;
   std::size_t making = 0;
+  std::size_t waiting = 0;  // takers for whom one is made
+  std::optional<io::Clock::time_point> last_take;
+  bool waits_for_quiet = false;
   bool started = false, closed = false;
   bool pausing = false;
   std::chrono::milliseconds pause = kFirstPause;
@@ -37,6 +49,8 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   io::Async<Result<Ready>> prepare(Recipe recipe);
   // Starts what is missing and may be made now.
   void refill();
+  bool is_quiet() const { return !last_take.has_value() || io::Clock::now() - *last_take >= quiet; }
+  static io::Async<void> refill_when_quiet(std::shared_ptr<State> self);
   static io::Async<void> fill_one(std::shared_ptr<State> self, Recipe recipe);
   static io::Async<void> pause_then_refill(std::shared_ptr<State> self);
   static io::Async<void> renew(std::shared_ptr<State> self);
@@ -123,10 +137,25 @@ io::Async<void> Pool::State::renew(std::shared_ptr<State> self) {
   }
 }
 
+io::Async<void> Pool::State::refill_when_quiet(std::shared_ptr<State> self) {
+  while (!self->closed && !self->is_quiet())
+    co_await io::Loop::sleep(*self->last_take + self->quiet - io::Clock::now());
+  self->waits_for_quiet = false;
+  self->refill();
+}
+
 void Pool::State::refill() {
-  if (!started || closed || pausing) return;
+  // What takers wait for goes first; the last of them comes back here.
+  if (!started || closed || pausing || waiting > 0) return;
+  const bool calm = is_quiet();
+  if (!calm && !waits_for_quiet) {
+    waits_for_quiet = true;
+    loop.spawn(refill_when_quiet(shared_from_this()));
+  }
+  const std::size_t most = calm ? kMostMaking : 1;
   for (const auto& [recipe, wanted] : sizes) {
-    while (making < kMostMaking && ready[recipe].size() + under_way[recipe] < wanted) {
+    const std::size_t enough = calm ? wanted : (wanted + kReservePart - 1) / kReservePart;
+    while (making < most && ready[recipe].size() + under_way[recipe] < enough) {
       ++making;
       ++under_way[recipe];
       loop.spawn(fill_one(shared_from_this(), recipe));
@@ -134,8 +163,8 @@ void Pool::State::refill() {
   }
 }
 
-Pool::Pool(io::Loop& loop, Sizes sizes, Make make)
-    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make))) {}
+Pool::Pool(io::Loop& loop, Sizes sizes, Make make, io::Clock::duration quiet)
+    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make), quiet)) {}
 
 void Pool::start() {
   state_->started = true;
@@ -170,6 +199,7 @@ io::Async<void> Pool::close(io::Clock::duration time) {
 
 io::Async<Result<Ready>> Pool::take(Recipe recipe) {
   const std::shared_ptr<State> state = state_;
+  state->last_take = io::Clock::now();
   const auto row = state->ready.find(recipe);
   if (row != state->ready.end()) {
     state->forget_dead(row->second);
@@ -184,7 +214,11 @@ io::Async<Result<Ready>> Pool::take(Recipe recipe) {
     }
   }
   ++state->totals.missed_total;
-  co_return co_await state->prepare(recipe);
+  ++state->waiting;
+  auto made = co_await state->prepare(recipe);
+  --state->waiting;
+  state->refill();
+  co_return made;
 }
 
 Pool::Counts Pool::counts() const {

@@ -2,11 +2,14 @@
 //
 // For each recipe of the operator's a number of sandboxes is kept ready: namespaces, mounts and
 // guest are there, nobody has run anything in them. What is taken is made anew in the background, a
-// few at a time, and after a failure not before a pause that doubles. A sandbox that ended by
+// few at a time, and after a failure not before a pause that doubles. Making one takes as much of
+// the processors as several commands do: as long as sandboxes are taken, and for a moment
+// afterwards, only a quarter of the pool is kept filled, one after another. A sandbox that ended by
 // itself is noticed and replaced. What was not taken when the pool is dropped is ended. Belongs to
 // the loop.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <vector>
@@ -29,7 +32,10 @@ class Pool {
   using Sizes = std::map<Recipe, std::size_t>;
   using Make = std::function<Result<Made>(const Recipe&)>;  // blocks; called on the loop's pool
 
-  Pool(io::Loop& loop, Sizes sizes, Make make = make_sandbox);
+  // How long after the last one was taken the pool is filled again: longer than a first command.
+  static constexpr std::chrono::milliseconds kQuiet{200};
+
+  Pool(io::Loop& loop, Sizes sizes, Make make = make_sandbox, io::Clock::duration quiet = kQuiet);
   ~Pool();
   // Before this nothing is made ahead.
   void start();

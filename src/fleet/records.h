@@ -22,6 +22,12 @@ struct Record {
   std::map<std::string, std::string> env;
 };
 
+// An entry of a sandbox's log.
+struct Noted {
+  std::string team, sandbox;
+  Event event;
+};
+
 class Records {
  public:
   virtual ~Records() = default;
@@ -29,6 +35,11 @@ class Records {
   virtual io::Async<Status> put(Record record) = 0;
   virtual io::Async<Status> remove(std::string id) = 0;
   virtual io::Async<Result<std::vector<Record>>> all() = 0;
+  // Logs outlive records.
+  virtual io::Async<Status> add_events(std::vector<Noted> events) = 0;
+  // Error: not_found where nothing is known of such a sandbox of the team.
+  virtual io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
+                                                       EventQuery query) = 0;
 };
 
 }  // namespace caisson::fleet

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "base/fd.h"
+#include "guest/file_place.h"
 #include "guest/files.h"
 
 namespace caisson::guest {
@@ -13,22 +15,16 @@ namespace {
 using proto::Tag;
 
 // One level. False: a directory was there.
-Result<bool> make_level(const std::string& path, mode_t mode, const Owner& owner) {
-  if (::mkdir(path.c_str(), mode) != 0) {
-    const int error_number = errno;
-    struct stat status{};
-    const bool exists = ::stat(path.c_str(), &status) == 0;
-    // A read-only level says EROFS or EACCES even where the directory is there.
-    if (exists && S_ISDIR(status.st_mode)) return false;
-    if (exists && error_number == EEXIST)
-      return fail(Error::invalid("mkdir " + path + ": it exists and is not a directory"));
-    return fail(Error::syscall("mkdir " + path, error_number));
-  }
-  if (Status given = owner.give(path); !given) {
-    ::rmdir(path.c_str());
-    return fail(std::move(given).error());
-  }
-  return true;
+Result<bool> make_level(int directory, const char* name, const std::string& path, mode_t mode) {
+  if (::mkdirat(directory, name, mode) == 0) return true;
+  const int error_number = errno;
+  struct stat status{};
+  const bool exists = ::fstatat(directory, name, &status, 0) == 0;
+  // A read-only level says EROFS or EACCES even where the directory is there.
+  if (exists && S_ISDIR(status.st_mode)) return false;
+  if (exists && error_number == EEXIST)
+    return fail(Error::invalid("mkdir " + path + ": it exists and is not a directory"));
+  return fail(Error::syscall("mkdir " + path, error_number));
 }
 
 Result<std::uint32_t> id_field(const proto::FieldReader& fields, Tag tag, std::uint32_t fallback) {
@@ -45,30 +41,45 @@ Result<Owner> Owner::wanted(const proto::FieldReader& fields) {
   return Owner(uid, gid);
 }
 
-Status Owner::give(const std::string& path) const {
-  if (given() && ::lchown(path.c_str(), uid_, gid_) != 0) return fail_errno("chown " + path);
-  return {};
-}
-
+// Also of a descriptor that only says where something is.
 Status Owner::give(int fd, const std::string& path) const {
-  if (given() && ::fchown(fd, uid_, gid_) != 0) return fail_errno("chown " + path);
+  if (given() && ::fchownat(fd, "", uid_, gid_, AT_EMPTY_PATH) != 0)
+    return fail_errno("chown " + path);
   return {};
 }
 
 Status make_parents(const std::string& path, const Owner& owner) {
+  if (owner.given()) {
+    TRY(Place::find(path, Place::Missing::kMake, owner));
+    return {};
+  }
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
-       slash = path.find('/', slash + 1))
-    TRY(make_level(path.substr(0, slash), 0755, owner));
+       slash = path.find('/', slash + 1)) {
+    const std::string parent = path.substr(0, slash);
+    TRY(make_level(AT_FDCWD, parent.c_str(), parent, 0755));
+  }
   return {};
 }
 
 Status make_directory(const std::string& name, const DirectoryOptions& options) {
   std::string path = name;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (options.parents) TRY(make_parents(path, options.owner));
-  TRY_ASSIGN(const bool made, make_level(path, options.mode, options.owner));
+  const auto missing = options.parents ? Place::Missing::kMake : Place::Missing::kFail;
+  TRY_ASSIGN(const Place place, Place::find(path, missing, options.owner));
+  struct stat status{};
+  if (::fstatat(place.directory(), place.name(), &status, place.stat_flags()) != 0)
+    TRY(place.check_new());
+  TRY_ASSIGN(const bool made, make_level(place.directory(), place.name(), path, options.mode));
   if (!made && (!options.parents || options.exclusive))
     return fail(Error::syscall("mkdir " + path, EEXIST));
+  if (!made || !options.owner.given()) return {};
+  const Fd directory(
+      ::openat(place.directory(), place.name(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory.valid()) return fail_errno("open " + path);
+  if (Status given = options.owner.give(directory.get(), path); !given) {
+    ::unlinkat(place.directory(), place.name(), AT_REMOVEDIR);
+    return given;
+  }
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/file_time.h"
 #include "guest/file_details.h"
+#include "guest/file_place.h"
 #include "guest/files.h"
 
 namespace caisson::guest {
@@ -22,14 +23,10 @@ using proto::Tag;
 
 constexpr std::size_t kReadChunk = 32 * 1024;
 
-// Opens without waiting and refuses what is not a regular file.
-Result<Fd> open_regular(const std::string& path, int flags, mode_t mode) {
-  Fd file(::open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode));
-  if (!file.valid()) return fail_errno("open " + path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + path);
-  if (!S_ISREG(status.st_mode)) return fail(Error::precondition(path + " is not a regular file"));
-  return file;
+// As any program of the user's opens it.
+Result<Fd> open_to_read(const std::string& path) {
+  TRY_ASSIGN(const Place place, Place::find(path, Place::Missing::kFail, {}));
+  return place.open_regular(O_RDONLY);
 }
 
 Status write_all(int fd, std::string_view bytes, const std::string& path) {
@@ -58,7 +55,7 @@ struct WriteOptions {
   std::optional<mode_t> mode;
   std::optional<std::uint64_t> modified;  // nanoseconds, base/file_time.h
   std::optional<Attributes> attributes;
-  Owner owner;  // of what is created
+  Owner owner;
   bool append = false, exclusive = false, atomic = false, parents = false;
 
   static Result<WriteOptions> wanted(const proto::FieldReader& fields, const std::string& path);
@@ -101,58 +98,82 @@ Status set_modified(int fd, const WriteOptions& options, const std::string& path
   return {};
 }
 
-Result<std::string> temporary_name(const std::string& path) {
+// Beside `name`, which may be a whole path.
+Result<std::string> temporary_name(const std::string& name) {
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return fail_errno("getrandom");
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string name = path.substr(0, path.rfind('/') + 1) + ".caisson-";
-  for (int i = 0; i < 16; ++i) name += kDigits[(random >> (4 * i)) & 15];
-  return name;
+  std::string beside = name.substr(0, name.rfind('/') + 1) + ".caisson-";
+  for (int i = 0; i < 16; ++i) beside += kDigits[(random >> (4 * i)) & 15];
+  return beside;
+}
+
+// What is there at the place; nullopt: nothing.
+Result<std::optional<struct stat>> status_at(const Place& place) {
+  struct stat status{};
+  if (::fstatat(place.directory(), place.name(), &status, place.stat_flags()) == 0) return status;
+  if (errno == ENOENT) return std::nullopt;
+  return fail_errno("stat " + place.path());
 }
 
 // Written by `fill` beside the file and renamed over it: a reader sees the old contents or the new.
-// What is replaced hands down its mode, and its owner where the caller may give files away.
-Status replace_file(const std::string& path, const WriteOptions& options,
+// What is replaced hands down its mode.
+Status replace_file(const Place& place, const WriteOptions& options,
                     const std::function<Status(int fd)>& fill) {
+  const std::string& path = place.path();
   mode_t mode = options.mode.value_or(0644);
-  Owner owner = options.owner;
-  struct stat old{};
-  const bool replaces = ::stat(path.c_str(), &old) == 0;
-  if (replaces && !S_ISREG(old.st_mode))
+  TRY_ASSIGN(const auto old, status_at(place));
+  if (old && !S_ISREG(old->st_mode))
     return fail(Error::precondition(path + " is not a regular file"));
-  if (replaces && !options.mode) mode = old.st_mode & 0777;
-  if (replaces && owner.given()) owner = Owner(old.st_uid, old.st_gid);
-  TRY_ASSIGN(const std::string temporary, temporary_name(path));
+  if (old) TRY(place.check_existing(*old));
+  TRY(place.check_new());
+  if (old && !options.mode) mode = old->st_mode & 0777;
+  TRY_ASSIGN(const std::string temporary, temporary_name(place.name()));
   const auto write = [&]() -> Status {
-    TRY_ASSIGN(const Fd file, open_regular(temporary, O_WRONLY | O_CREAT | O_EXCL, 0600));
+    const Fd file(::openat(place.directory(), temporary.c_str(),
+                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file.valid()) return fail_errno("open " + path);
     TRY(fill(file.get()));
     TRY(set_attributes(file.get(), options, path));
-    TRY(owner.give(file.get(), path));
+    TRY(options.owner.give(file.get(), path));
     TRY(set_modified(file.get(), options, path));
     if (::fchmod(file.get(), mode) != 0) return fail_errno("chmod " + path);
-    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(),
+    if (::renameat2(place.directory(), temporary.c_str(), place.directory(), place.name(),
                     options.exclusive ? RENAME_NOREPLACE : 0) != 0)
       return fail_errno("rename to " + path);
     return {};
   };
   Status status = write();
-  if (!status) ::unlink(temporary.c_str());
+  if (!status) ::unlinkat(place.directory(), temporary.c_str(), 0);
   return status;
 }
 
-// Opens the file itself to write to, and gives it to its owner where it had to be created.
-Result<Fd> open_in_place(const std::string& path, const WriteOptions& options) {
+// A file that is there, to write to.
+Result<Fd> open_existing(const Place& place, const WriteOptions& options, int flags) {
+  TRY_ASSIGN(Fd file, place.open_regular(flags));
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + place.path());
+  TRY(place.check_existing(status));
+  if (place.may_give(status)) TRY(options.owner.give(file.get(), place.path()));
+  return file;
+}
+
+// Opens the file itself to write to, and gives it to its owner.
+Result<Fd> open_in_place(const Place& place, const WriteOptions& options) {
   const int flags = O_WRONLY | (options.append ? O_APPEND : 0);
   const mode_t mode = options.mode.value_or(0644);
-  Result<Fd> file = open_regular(path, flags | O_CREAT | O_EXCL, mode);
-  if (!file && file.error().error_number() == EEXIST && !options.exclusive) {
-    file = open_regular(path, flags, mode);
+  if (!options.exclusive) {
+    Result<Fd> file = open_existing(place, options, flags);
     if (file || file.error().error_number() != ENOENT) return file;
-    file = open_regular(path, flags | O_CREAT, mode);  // a link to what is not there
   }
+  TRY(place.check_new());
+  Result<Fd> file = place.open_regular(flags | O_CREAT | O_EXCL, mode);
+  // A link to what is not there.
+  if (!file && file.error().error_number() == EEXIST && !options.exclusive && !place.guarded())
+    file = place.open_regular(flags | O_CREAT, mode);
   TRY_ASSIGN(Fd created, std::move(file));
-  if (Status given = options.owner.give(created.get(), path); !given) {
-    ::unlink(path.c_str());
+  if (Status given = options.owner.give(created.get(), place.path()); !given) {
+    ::unlinkat(place.directory(), place.name(), 0);
     return fail(std::move(given).error());
   }
   return created;
@@ -165,36 +186,54 @@ struct Identity {
   auto operator<=>(const Identity&) const = default;
 };
 
-// The sources of a composition: regular files, all of them different, none the destination.
-Result<std::vector<std::string>> sources_of(const proto::FieldReader& fields,
-                                            const std::string& path) {
-  std::vector<std::string> sources;
+// A part of a composition, open from its check to its removal.
+struct Source {
+  Place place;
+  Fd file;
+  Identity identity;
+};
+
+// Regular files, all of them different, none the destination.
+Result<std::vector<Source>> sources_of(const proto::FieldReader& fields, const std::string& path,
+                                       const Owner& owner) {
+  std::vector<Source> sources;
   std::set<Identity> seen;
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0) seen.insert({status.st_dev, status.st_ino});
   for (const std::string_view field : fields.all(Tag::kSource)) {
-    TRY_ASSIGN(std::string source, checked_path(field));
-    TRY_ASSIGN(const Fd file, open_regular(source, O_RDONLY, 0));
+    TRY_ASSIGN(const std::string source, checked_path(field));
+    TRY_ASSIGN(Place place, Place::find(source, Place::Missing::kFail, owner));
+    TRY_ASSIGN(Fd file, place.open_regular(O_RDONLY));
+    // It will be removed.
+    TRY(place.check_new());
     if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + source);
-    if (!seen.insert({status.st_dev, status.st_ino}).second || source == path)
+    const Identity identity{status.st_dev, status.st_ino};
+    if (!seen.insert(identity).second || source == path)
       return fail(
           Error::invalid("compose " + path + ": " + source + " is the destination or given twice"));
-    sources.push_back(std::move(source));
+    sources.push_back({std::move(place), std::move(file), identity});
   }
   if (sources.empty()) return fail(Error::invalid("compose " + path + ": no sources"));
   return sources;
 }
 
-Status append_file(int to_fd, const std::string& path, const std::string& source,
-                   WorkerLink& link) {
-  TRY_ASSIGN(const Fd file, open_regular(source, O_RDONLY, 0));
+// What somebody has put in its place meanwhile stays.
+Status remove_source(const Source& source) {
+  TRY_ASSIGN(const auto now, status_at(source.place));
+  if (!now || Identity{now->st_dev, now->st_ino} != source.identity) return {};
+  if (::unlinkat(source.place.directory(), source.place.name(), 0) != 0 && errno != ENOENT)
+    return fail_errno("remove " + source.place.path());
+  return {};
+}
+
+Status append_file(int to_fd, const std::string& path, const Source& source, WorkerLink& link) {
   char bytes[kReadChunk];
   for (;;) {
     // A worker that stays longer than this would be killed, and leave what it has made.
     if (link.given_up()) return fail(Error(Code::kCancelled, "given up by the peer"));
-    const ssize_t count = ::read(file.get(), bytes, sizeof(bytes));
+    const ssize_t count = ::read(source.file.get(), bytes, sizeof(bytes));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail_errno("read " + source);
+    if (count < 0) return fail_errno("read " + source.place.path());
     if (count == 0) return {};
     TRY(write_all(to_fd, {bytes, static_cast<std::size_t>(count)}, path));
   }
@@ -206,7 +245,7 @@ Status read_file(const proto::FieldReader& fields, WorkerLink& link) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const std::uint64_t offset, number_field(fields, Tag::kOffset, 0));
   TRY_ASSIGN(std::uint64_t left, number_field(fields, Tag::kSize, UINT64_MAX));
-  TRY_ASSIGN(const Fd file, open_regular(path, O_RDONLY, 0));
+  TRY_ASSIGN(const Fd file, open_to_read(path));
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + path);
   if (offset > 0 && ::lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0)
@@ -229,11 +268,12 @@ Status read_file(const proto::FieldReader& fields, WorkerLink& link) {
 Status write_file(const proto::FieldReader& fields, WorkerLink& link) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const WriteOptions options, WriteOptions::wanted(fields, path));
-  if (options.parents) TRY(make_parents(path, options.owner));
+  const auto missing = options.parents ? Place::Missing::kMake : Place::Missing::kFail;
+  TRY_ASSIGN(const Place place, Place::find(path, missing, options.owner));
   if (options.atomic)
-    return replace_file(path, options, [&](int fd) { return take_input(fd, path, link); });
+    return replace_file(place, options, [&](int fd) { return take_input(fd, path, link); });
 
-  TRY_ASSIGN(const Fd file, open_in_place(path, options));
+  TRY_ASSIGN(const Fd file, open_in_place(place, options));
   // Not by O_TRUNC, which would act before the kind of the file is known.
   if (!options.append && ::ftruncate(file.get(), 0) != 0) return fail_errno("truncate " + path);
   if (options.mode && ::fchmod(file.get(), *options.mode) != 0) return fail_errno("chmod " + path);
@@ -245,14 +285,14 @@ Status write_file(const proto::FieldReader& fields, WorkerLink& link) {
 Status compose_file(const proto::FieldReader& fields, WorkerLink& link) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const WriteOptions options, WriteOptions::wanted(fields, path));
-  TRY_ASSIGN(const std::vector<std::string> sources, sources_of(fields, path));
-  if (options.parents) TRY(make_parents(path, options.owner));
-  TRY(replace_file(path, options, [&](int fd) -> Status {
-    for (const std::string& source : sources) TRY(append_file(fd, path, source, link));
+  TRY_ASSIGN(const std::vector<Source> sources, sources_of(fields, path, options.owner));
+  const auto missing = options.parents ? Place::Missing::kMake : Place::Missing::kFail;
+  TRY_ASSIGN(const Place place, Place::find(path, missing, options.owner));
+  TRY(replace_file(place, options, [&](int fd) -> Status {
+    for (const Source& source : sources) TRY(append_file(fd, path, source, link));
     return {};
   }));
-  for (const std::string& source : sources)
-    if (::unlink(source.c_str()) != 0) return fail_errno("remove " + source);
+  for (const Source& source : sources) TRY(remove_source(source));
   return tell_status(path, 0, fields, link);
 }
 

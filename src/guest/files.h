@@ -17,8 +17,8 @@
 
 namespace caisson::guest {
 
-// Whom what an operation creates belongs to: the OPEN frame's kUid and kGid. Without them the
-// worker's own ids.
+// Whom what an operation creates or writes anew belongs to: the OPEN frame's kUid and kGid. Without
+// them the worker's own ids, and what was there keeps its owner.
 class Owner {
  public:
   Owner() = default;
@@ -26,8 +26,6 @@ class Owner {
   static Result<Owner> wanted(const proto::FieldReader& fields);
 
   bool given() const { return uid_ != kUnchanged || gid_ != kUnchanged; }
-  // The last part of `path` itself, where it is a link.
-  Status give(const std::string& path) const;
   Status give(int fd, const std::string& path) const;
 
  private:

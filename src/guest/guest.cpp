@@ -178,6 +178,7 @@ Status Guest::run() {
       break;
     }
     produce();
+    if (ending_) settle_ending();
     const bool was_full = channel_.data_room() == nullptr;
     status = channel_.flush();
     // A stream that had a frame ready and no room for it has no descriptor that would wake us.
@@ -321,6 +322,9 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
     case ControlOperation::kPing:
       close_stream(id);
       return nullptr;
+    case ControlOperation::kEndProcesses:
+      TRY(begin_ending(id));
+      return nullptr;
     case ControlOperation::kListProcesses:
       return RelayStream::open(id, process_list_worker, WorkerRights::kGuest, fields, inside_);
     case ControlOperation::kSetTime:
@@ -335,10 +339,13 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
     case ControlOperation::kUsage:
     case ControlOperation::kListCommands:
     case ControlOperation::kSettle:
+    case ControlOperation::kHold:
+    case ControlOperation::kRelease:
+    case ControlOperation::kReboot:
       break;  // the supervisor's
   }
   return fail(Error(Code::kUnimplemented,
-                    "control: operation " + std::to_string(operation) + ", allowed are 1 to 6"));
+                    "control: operation " + std::to_string(operation) + ", allowed are 1 to 7"));
 }
 
 // SIGTERM now; the end comes when nothing runs any more, or with the deadline.
@@ -360,10 +367,26 @@ Status Guest::begin_shutdown(std::uint32_t id, const proto::FieldReader& fields)
   return {};
 }
 
-bool Guest::shutdown_is_due() {
-  if (std::chrono::steady_clock::now() >= shutdown_->deadline) return true;
+bool Guest::has_children() {
   siginfo_t info;
-  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+bool Guest::shutdown_is_due() const {
+  return std::chrono::steady_clock::now() >= shutdown_->deadline || !has_children();
+}
+
+// The answer comes when they are gone (settle_ending()), so that who asked finds nothing running.
+Status Guest::begin_ending(std::uint32_t id) {
+  if (ending_) return fail(Error::precondition("end processes: it has begun already"));
+  ending_ = id;
+  end_everything();
+  return {};
+}
+
+void Guest::settle_ending() {
+  if (has_children()) return;
+  close_stream(*std::exchange(ending_, std::nullopt));
 }
 
 void Guest::close_stream(std::uint32_t id) {

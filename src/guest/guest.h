@@ -45,7 +45,10 @@ class Guest {
                                               std::vector<Fd> descriptors);
   Result<std::unique_ptr<Stream>> control(std::uint32_t id, const proto::FieldReader& fields);
   Status begin_shutdown(std::uint32_t id, const proto::FieldReader& fields);
-  bool shutdown_is_due();
+  bool shutdown_is_due() const;
+  Status begin_ending(std::uint32_t id);
+  void settle_ending();
+  static bool has_children();
   void close_stream(std::uint32_t id);
   void close_with_error(std::uint32_t id, const Error& error);
   void reap();
@@ -66,6 +69,7 @@ class Guest {
     std::chrono::steady_clock::time_point deadline;
   };
   std::optional<Shutdown> shutdown_;
+  std::optional<std::uint32_t> ending_;  // the stream that waits for the end of all processes
 };
 
 }  // namespace caisson::guest

@@ -222,6 +222,25 @@ TEST_F(Control, ShutdownWithoutGraceEndsAtOnce) {
   EXPECT_TRUE(ends(pid));
 }
 
+TEST_F(Control, EndsEveryProcessAndGoesOn) {
+  const std::uint32_t first = guest_.shell("trap '' TERM; echo $$; while :; do sleep 1; done");
+  const std::uint32_t second = guest_.exec({"sleep", "98766"});
+  ASSERT_TRUE(guest_.wait_started(second));
+  ASSERT_TRUE(guest_.until([&] { return guest_.seen(first).output.ends_with('\n'); }));
+  const pid_t pid = std::stoi(guest_.seen(first).output);
+  EXPECT_EQ(guest_.finish_stream(ask(ControlOperation::kEndProcesses)).error_text(), "");
+  EXPECT_TRUE(ends(pid));
+  for (const std::uint32_t stream : {first, second}) {
+    const Seen ended = guest_.finish_stream(stream);
+    EXPECT_EQ(ended.exit_signal(), static_cast<std::uint64_t>(SIGKILL));
+  }
+  EXPECT_EQ(guest_.run("echo again").output, "again\n");
+}
+
+TEST_F(Control, EndsNothingWhereNothingRuns) {
+  EXPECT_EQ(guest_.finish_stream(ask(ControlOperation::kEndProcesses)).error_text(), "");
+}
+
 TEST_F(Control, ShutdownHasALimitAndBeginsOnce) {
   EXPECT_EQ(guest_
                 .finish_stream(

@@ -218,16 +218,130 @@ TEST_F(Owners, WhatAWriteCreatesIsTheirs) {
   EXPECT_EQ(owner(root_ + "/old"), "0:0");
 }
 
-TEST_F(Owners, WhatWasThereKeepsItsOwner) {
+TEST_F(Owners, WhatIsWrittenAnewIsTheirsToo) {
   for (const std::uint8_t atomic : {std::uint8_t{0}, std::uint8_t{1}}) {
     write(root_ + "/f", "old");
     ASSERT_EQ(::chown((root_ + "/f").c_str(), 7, 8), 0);
+    ASSERT_EQ(::chmod((root_ + "/f").c_str(), 0640), 0);
     EXPECT_EQ(write(owned(FileOperation::kWrite, root_ + "/f").put_u8(Tag::kAtomic, atomic), "new")
                   .error_text(),
               "");
-    EXPECT_EQ(owner(root_ + "/f"), "7:8");
+    EXPECT_EQ(owner(root_ + "/f"), "4321:8765");
     EXPECT_EQ(contents(root_ + "/f"), "new");
+    EXPECT_EQ(run(FileOperation::kStat, root_ + "/f").event(0).number(Tag::kMode).value(), 0640u);
   }
+}
+
+TEST_F(Owners, AFileWithSeveralNamesIsGivenToNobody) {
+  write(root_ + "/f", "old");
+  std::filesystem::create_hard_link(root_ + "/f", root_ + "/planted");
+  EXPECT_EQ(write(owned(FileOperation::kWrite, root_ + "/planted"), "new").error_text(), "");
+  EXPECT_EQ(owner(root_ + "/f"), "0:0");
+  EXPECT_EQ(contents(root_ + "/f"), "new");
+}
+
+// A user's links, below a directory of his, lead root's rights no further than he could go.
+class Planted : public Owners {
+ protected:
+  void SetUp() override {
+    Owners::SetUp();
+    if (::testing::Test::IsSkipped()) return;
+    ASSERT_EQ(::chmod(root_.c_str(), 0755), 0);
+    for (const char* name : {"/own", "/secret", "/shared"})
+      std::filesystem::create_directory(root_ + name);
+    ASSERT_EQ(::chown((root_ + "/own").c_str(), kUser, kUser), 0);
+    ASSERT_EQ(::chmod((root_ + "/shared").c_str(), 01777), 0);
+    write(root_ + "/secret/f", "secret");
+  }
+  void plant(const std::string& target, const std::string& at) {
+    std::filesystem::create_symlink(target, root_ + at);
+    ASSERT_EQ(::lchown((root_ + at).c_str(), kUser, kUser), 0);
+  }
+  std::string put(const std::string& path, std::uint8_t atomic = 0) {
+    return write(owned(FileOperation::kWrite, root_ + path).put_u8(Tag::kAtomic, atomic), "new")
+        .error_text();
+  }
+  static constexpr uid_t kUser = 4321;
+  const std::string refusal_ =
+      ": a link of user 4321 is on the way, who may not do this where it leads";
+};
+
+TEST_F(Planted, ALinkToAnothersFileIsNotWrittenThrough) {
+  plant("../secret/f", "/own/file");
+  plant("../secret", "/own/directory");
+  for (const std::uint8_t atomic : {std::uint8_t{0}, std::uint8_t{1}}) {
+    EXPECT_EQ(put("/own/file", atomic), root_ + "/own/file" + refusal_);
+    EXPECT_EQ(put("/own/directory/f", atomic), root_ + "/own/directory/f" + refusal_);
+    EXPECT_EQ(put("/own/directory/new", atomic), root_ + "/own/directory/new" + refusal_);
+    EXPECT_EQ(put("/own/directory/a/b", atomic), root_ + "/own/directory/a/b" + refusal_);
+  }
+  EXPECT_EQ(contents(root_ + "/secret/f"), "secret");
+  EXPECT_EQ(owner(root_ + "/secret/f"), "0:0");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root_ + "/secret"), {}), 1);
+}
+
+TEST_F(Planted, ADanglingLinkMakesNothing) {
+  plant("../secret/none", "/own/file");
+  EXPECT_EQ(put("/own/file"), root_ + "/own/file" + refusal_);
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/secret/none"));
+}
+
+TEST_F(Planted, WhereTheirUserMayNotSearchTheyLeadNowhere) {
+  std::filesystem::create_directories(root_ + "/secret/open");
+  ASSERT_EQ(::chmod((root_ + "/secret/open").c_str(), 0777), 0);
+  ASSERT_EQ(::chmod((root_ + "/secret").c_str(), 0700), 0);
+  plant("../secret/open", "/own/way");
+  EXPECT_EQ(put("/own/way/f"), root_ + "/own/way/f" + refusal_);
+}
+
+TEST_F(Planted, DirectoriesAreNotMadeThroughThem) {
+  plant("../secret", "/own/directory");
+  for (const char* path : {"/own/directory/a", "/own/directory/a/b"})
+    EXPECT_EQ(run(owned(FileOperation::kMakeDir, root_ + path)).error_text(),
+              root_ + path + refusal_);
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/secret/a"));
+}
+
+TEST_F(Planted, TheirUsersOwnPlacesAndSharedOnesAreReached) {
+  std::filesystem::create_directory(root_ + "/own/data");
+  ASSERT_EQ(::chown((root_ + "/own/data").c_str(), kUser, kUser), 0);
+  plant("data", "/own/mine");
+  plant("../shared", "/own/all");
+  for (const char* path : {"/own/mine/f", "/own/mine/f", "/own/mine/a/b", "/own/all/f"}) {
+    EXPECT_EQ(put(path), "");
+    EXPECT_EQ(owner(root_ + path), "4321:8765");
+  }
+}
+
+TEST_F(Planted, AnothersFileThatAllMayWriteIsWrittenAndNotGivenAway) {
+  ASSERT_EQ(::chmod((root_ + "/secret/f").c_str(), 0666), 0);
+  plant("../secret/f", "/own/file");
+  EXPECT_EQ(put("/own/file"), "");
+  EXPECT_EQ(contents(root_ + "/secret/f"), "new");
+  EXPECT_EQ(owner(root_ + "/secret/f"), "0:0");
+}
+
+TEST_F(Planted, RootsLinkInAUsersDirectoryCountsAsTheUsers) {
+  std::filesystem::create_symlink("../secret/f", root_ + "/own/file");
+  EXPECT_EQ(put("/own/file"), root_ + "/own/file" + refusal_);
+  std::filesystem::create_symlink("secret/f", root_ + "/file");
+  EXPECT_EQ(put("/file"), "");
+  EXPECT_EQ(contents(root_ + "/secret/f"), "new");
+}
+
+TEST_F(Planted, LinksInACircleEnd) {
+  plant("b", "/own/a");
+  plant("a", "/own/b");
+  EXPECT_EQ(put("/own/a"), "open " + root_ + "/own/a: Too many levels of symbolic links");
+}
+
+TEST_F(Planted, ACompositionRemovesNothingThroughThem) {
+  plant("../secret", "/own/directory");
+  const Seen seen = run(owned(FileOperation::kCompose, root_ + "/own/to")
+                            .put(Tag::kSource, root_ + "/own/directory/f"));
+  EXPECT_EQ(seen.error_text(), root_ + "/own/directory/f" + refusal_);
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/secret/f"));
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/own/to"));
 }
 
 TEST_F(Owners, AWriteThroughALinkToNothingCreatesItsTarget) {

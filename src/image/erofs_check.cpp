@@ -79,7 +79,7 @@ class Blocks {
 
 class Checker {
  public:
-  explicit Checker(int fd) : fd_(fd), blocks_(fd) {}
+  Checker(int fd, RootfsKind kind) : fd_(fd), kind_(kind), blocks_(fd) {}
 
   Result<ErofsCounts> run() {
     TRY(check_superblock());
@@ -191,24 +191,36 @@ class Checker {
     if (format != 1u && format != (1u | static_cast<std::uint32_t>(Layout::kInline) << 1)) {
       return refuse(number, "neither plain nor inline in the long form");
     }
-    if (get16(bytes + 2) != 0) return refuse(number, "it has extended attributes");
     const Inode inode = Inode::decode(bytes);
+    if (get16(bytes + 2) != 0)
+      TRY(check_attribute(number, inode, {block + within, kBlock - within}));
     inode.encode(again);
     if (std::memcmp(bytes, again, sizeof bytes) != 0) {
       return refuse(number, "a field is set that must be zero");
     }
     TRY(check_inode(number, inode, root));
-    if (inode.layout == Layout::kInline && within + kInodeSize + inode.size > kBlock) {
+    if (inode.layout == Layout::kInline && within + inode.head() + inode.size > kBlock) {
       return refuse(number, "what it holds crosses the end of its block");
     }
-    const std::uint64_t behind = inode.layout == Layout::kInline ? inode.size : 0;
-    if (!take_units(slot, 1 + (behind + kInodeSize - 1) / kInodeSize)) {
+    const std::uint64_t size = inode.head() + (inode.layout == Layout::kInline ? inode.size : 0);
+    if (!take_units(slot, (size + kInodeSize - 1) / kInodeSize)) {
       return refuse(number, "it overlaps with another inode, or a second name leads to it");
     }
     if (S_ISLNK(inode.mode)) TRY(check_target(number, inode, block + within + kInodeSize));
     if (!S_ISDIR(inode.mode) && inode.links > 1) linked_[number] = {inode.links - 1, inode};
     ++counts_.inodes;
     return inode;
+  }
+
+  // `from` is its block from the inode on.
+  Status check_attribute(std::uint32_t slot, const Inode& inode, std::string_view from) {
+    if (kind_ == RootfsKind::kWhole) return refuse(slot, "it has extended attributes");
+    if (!S_ISDIR(inode.mode) || !inode.opaque || slot == erofs::kRootSlot ||
+        from.size() < inode.head() ||
+        from.substr(kInodeSize, erofs::kOpaqueAttribute.size()) != erofs::kOpaqueAttribute) {
+      return refuse(slot, "it has other attributes than an opaque directory's");
+    }
+    return {};
   }
 
   Status check_inode(std::uint32_t slot, const Inode& inode, bool root) {
@@ -231,9 +243,20 @@ class Checker {
         return check_place(slot, inode, inode.size > 0 && inode.size <= erofs::kInline);
       case S_IFDIR:
         return check_place(slot, inode, !root && inode.size <= erofs::kInline);
+      case S_IFCHR:
+        if (kind_ == RootfsKind::kDelta) return check_whiteout(slot, inode);
+        [[fallthrough]];
       default:
         return refuse(slot, "neither directory, file, symbolic link nor pipe");
     }
+  }
+
+  Status check_whiteout(std::uint32_t slot, const Inode& inode) {
+    if ((inode.mode & 07777) != 0 || inode.uid != 0 || inode.gid != 0 || inode.size != 0 ||
+        inode.block != 0 || inode.links != 1) {
+      return refuse(slot, "a device that is no whiteout");
+    }
+    return check_place(slot, inode, false);
   }
 
   // Where what it holds must lie; what is not inline is remembered or taken.
@@ -285,7 +308,7 @@ class Checker {
       TRY_ASSIGN(const char* from,
                  blocks_.at(inside ? super_.metadata_block + directory.slot / kUnitsABlock
                                    : inode.block + done / kBlock));
-      if (inside) from += directory.slot % kUnitsABlock * kInodeSize + kInodeSize;
+      if (inside) from += directory.slot % kUnitsABlock * kInodeSize + inode.head();
       std::memcpy(block, from, size);  // reading the entries' inodes uses the kept ones
       TRY(check_entries(reading, {block, size}));
     }
@@ -375,6 +398,7 @@ class Checker {
   }
 
   int fd_;
+  RootfsKind kind_;
   Blocks blocks_;
   erofs::Superblock super_;
   ErofsCounts counts_;
@@ -386,8 +410,8 @@ class Checker {
 
 }  // namespace
 
-Result<ErofsCounts> check_erofs(int image_fd) {
-  return Checker(image_fd).run();
+Result<ErofsCounts> check_erofs(int image_fd, RootfsKind kind) {
+  return Checker(image_fd, kind).run();
 }
 
 Status expect_no_writer(int image_fd, std::chrono::milliseconds patience) {

@@ -39,6 +39,25 @@ class ErofsCheck : public testing::FlattenTest {
     bytes_ = testing::read_whole(image_path());
     metadata_ = std::uint64_t{erofs::get32(super() + 40)} * erofs::kBlock;
   }
+  // A delta with what it alone can hold.
+  void make_delta() {
+    kind_ = RootfsKind::kDelta;
+    Tar tar;
+    tar.add({.name = ".wh.gone"});
+    tar.add({.name = "file", .data = "text"});
+    for (const std::string name : {"large", "opaque", "plain"})
+      tar.add({.name = name, .type = '5', .mode = 0755});
+    tar.add({.name = "opaque/.wh..wh..opq"});
+    tar.add({.name = "opaque/file", .data = "text"});
+    tar.add({.name = "large/.wh..wh..opq"});
+    for (int i = 0; i < 50; ++i)
+      tar.add({.name = "large/" + std::to_string(i) + std::string(50, 'n')});
+    begin();
+    ASSERT_TRUE(apply(tar.bytes()).has_value());
+    (void)listing();
+    bytes_ = testing::read_whole(image_path());
+    metadata_ = std::uint64_t{erofs::get32(super() + 40)} * erofs::kBlock;
+  }
   char* super() { return bytes_.data() + erofs::kSuperOffset; }
   char* inode(std::uint64_t number) { return bytes_.data() + metadata_ + number * 32; }
   char* root() { return inode(erofs::get16(super() + 14)); }
@@ -73,7 +92,7 @@ class ErofsCheck : public testing::FlattenTest {
     return verdict_as_it_is();
   }
   std::string verdict_as_it_is() {
-    auto checked = check_erofs(memory_file(bytes_).get());
+    auto checked = check_erofs(memory_file(bytes_).get(), kind_);
     if (checked.has_value()) return "good";
     EXPECT_EQ(checked.error().code(), Code::kDataLoss);
     return checked.error().message();
@@ -170,6 +189,54 @@ TEST_P(ErofsCheck, RefusesSpoiltInodes) {
   EXPECT_THAT(after([&] { erofs::put32(root() + 16, 1); }), HasSubstr("outside of the image"));
   EXPECT_THAT(after([&] { erofs::put32(root() + 16, erofs::get32(super() + 40)); }),
               HasSubstr("overlap"));
+}
+
+TEST_P(ErofsCheck, TakesADeltasMarksOfADeltaAlone) {
+  make_delta();
+  EXPECT_EQ(verdict_as_it_is(), "good");
+  kind_ = RootfsKind::kWhole;
+  EXPECT_THAT(verdict_as_it_is(), HasSubstr("neither directory, file"));
+  make_delta();
+  entry(root(), "gone")[10] = 1;
+  erofs::put16(at("gone") + 4, S_IFREG);  // an empty file
+  kind_ = RootfsKind::kWhole;
+  EXPECT_THAT(verdict(), HasSubstr("extended attributes"));
+}
+
+TEST_P(ErofsCheck, RefusesMarksOfADeltaThatAreNotOurs) {
+  const auto spoilt = [&](auto change) {
+    make_delta();
+    change();
+    return verdict();
+  };
+  const auto field = [&](const char* name, int offset, std::uint32_t value) {
+    return spoilt([&] { erofs::put16(at(name) + offset, value); });
+  };
+  // Other devices, and whiteouts that are somebody's, have a mode or several names.
+  EXPECT_THAT(field("gone", 16, 0x0103), HasSubstr("no whiteout"));
+  EXPECT_THAT(field("gone", 18, 1), HasSubstr("no whiteout"));
+  EXPECT_THAT(field("gone", 4, S_IFCHR | 0666), HasSubstr("no whiteout"));
+  EXPECT_THAT(field("gone", 24, 1), HasSubstr("no whiteout"));
+  EXPECT_THAT(field("gone", 28, 1), HasSubstr("no whiteout"));
+  EXPECT_THAT(field("gone", 8, 1), HasSubstr("no whiteout"));
+  EXPECT_THAT(field("gone", 44, 2), HasSubstr("no whiteout"));
+  for (const std::uint32_t type : {0u, unsigned{S_IFBLK}, unsigned{S_IFSOCK}})
+    EXPECT_THAT(field("gone", 4, type), HasSubstr("neither directory, file"));
+  // Attributes of anything else, of the root, of another size or with another byte.
+  EXPECT_THAT(field("gone", 2, 6), HasSubstr("other attributes"));
+  EXPECT_THAT(field("file", 2, 6), HasSubstr("other attributes"));
+  EXPECT_THAT(field("plain", 2, 6), HasSubstr("other attributes"));
+  EXPECT_THAT(spoilt([&] {
+                erofs::put16(root() + 2, 6);
+                std::memcpy(root() + erofs::kInodeSize, erofs::kOpaqueAttribute.data(), 32);
+              }),
+              HasSubstr("other attributes"));
+  for (const std::uint32_t count : {1u, 5u, 7u, 0xffffu})
+    EXPECT_THAT(field("opaque", 2, count), HasSubstr("other attributes")) << count;
+  for (std::size_t i = 0; i < erofs::kOpaqueAttribute.size(); ++i)
+    EXPECT_THAT(spoilt([&] { at("opaque")[erofs::kInodeSize + i] ^= 1; }),
+                HasSubstr("other attributes"))
+        << i;
 }
 
 TEST_P(ErofsCheck, RefusesSpoiltDirectories) {

@@ -85,7 +85,7 @@ Result<Fd> ErofsCopy::update(int directory_fd) {
   TRY(copy_data(image.get(), file_.get(), static_cast<off_t>(size_), status.st_size));
   TRY(copy_range(image.get(), file_.get(), 0, erofs::kBlock));
   size_ = size;
-  TRY(check_erofs(file_.get()));
+  TRY(check_erofs(file_.get(), RootfsKind::kWhole));
   const std::string path = "/proc/self/fd/" + std::to_string(file_.get());
   Fd reading(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reading.valid()) return fail_errno("open the image's copy");

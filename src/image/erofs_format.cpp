@@ -38,6 +38,8 @@ std::uint8_t entry_type(std::uint32_t mode) {
       return 1;
     case S_IFDIR:
       return 2;
+    case S_IFCHR:
+      return 3;
     case S_IFIFO:
       return 5;
     case S_IFLNK:

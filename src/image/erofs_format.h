@@ -1,10 +1,12 @@
-// The part of the erofs on-disk format that we write: no compression, no extended attributes, no
-// other devices. A block has 4 KiB; everything is little-endian.
+// The part of the erofs on-disk format that we write: no compression, no other devices, and of
+// extended attributes one alone, which makes a directory of a delta opaque (RootfsKind). A block
+// has 4 KiB; everything is little-endian.
 //
 //   block 0        the superblock, at byte 1024; its checksum covers the rest of the block
 //   anywhere       whole blocks of files, each file's in one run
-//   metadata       from a block on: an inode of number NID lies at byte 32 * NID of it; contents
-//                  that are small follow their inode and end in the same block
+//   metadata       from a block on: an inode of number NID lies at byte 32 * NID of it; an opaque
+//                  directory's attribute follows its inode; contents that are small follow both and
+//                  end in the same block
 //
 // A directory is a sequence of blocks, each an array of entries and then their names; the names,
 // "." and ".." among them, rise from the first to the last as bytes. The first entry's name offset
@@ -46,6 +48,16 @@ inline std::uint64_t place_inode(std::uint64_t from, std::uint64_t contents) {
 
 enum class Layout : std::uint8_t { kBlocks = 0, kInline = 2 };
 
+// What follows the inode of an opaque directory: the header of the inode's own attributes, which
+// names no shared ones, and `user.overlay.opaque` = `y`. User attributes have index 1, whose prefix
+// is not part of the name; an attribute ends at a multiple of 4.
+inline constexpr std::string_view kOpaqueAttribute(
+    "\0\0\0\0\0\0\0\0\0\0\0\0"
+    "\x0e\x01\x01\0overlay.opaquey\0",
+    32);
+// How an inode says so: the header counts as one, then units of 4 bytes.
+inline constexpr std::uint32_t kOpaqueAttributeCount = 1 + (kOpaqueAttribute.size() - 12) / 4;
+
 inline void put16(char* at, std::uint32_t value) {
   at[0] = static_cast<char>(value);
   at[1] = static_cast<char>(value >> 8);
@@ -71,9 +83,10 @@ inline std::uint64_t get64(const char* at) {
 
 struct Inode {
   Layout layout = Layout::kBlocks;
+  bool opaque = false;     // kOpaqueAttribute follows
   std::uint32_t mode = 0;  // with the file type
   std::uint64_t size = 0;
-  std::uint32_t block = 0;  // the first, with Layout::kBlocks
+  std::uint32_t block = 0;  // the first, with Layout::kBlocks; of a device its number
   std::uint32_t number = 0;
   std::uint32_t uid = 0, gid = 0, links = 1;
   timespec modified = {};
@@ -81,6 +94,7 @@ struct Inode {
   void encode(char (&to)[kInodeSize]) const {
     std::memset(to, 0, kInodeSize);
     put16(to, 1u | static_cast<std::uint32_t>(layout) << 1);  // 1: an inode of 64 bytes
+    put16(to + 2, opaque ? kOpaqueAttributeCount : 0);
     put16(to + 4, mode);
     put64(to + 8, size);
     put32(to + 16, block);
@@ -94,6 +108,7 @@ struct Inode {
   static Inode decode(const char (&from)[kInodeSize]) {
     Inode inode;
     inode.layout = static_cast<Layout>(get16(from) >> 1 & 7);
+    inode.opaque = get16(from + 2) == kOpaqueAttributeCount;
     inode.mode = get16(from + 4);
     inode.size = get64(from + 8);
     inode.block = get32(from + 16);
@@ -104,6 +119,10 @@ struct Inode {
     inode.modified.tv_nsec = get32(from + 40);
     inode.links = get32(from + 44);
     return inode;
+  }
+  // With what follows it but its contents.
+  std::uint32_t head() const {
+    return kInodeSize + (opaque ? static_cast<std::uint32_t>(kOpaqueAttribute.size()) : 0);
   }
 };
 

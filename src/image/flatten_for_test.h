@@ -15,6 +15,7 @@
 #include "image/erofs_check.h"
 #include "image/files.h"
 #include "image/rootfs_for_test.h"
+#include "image/worker/delta.h"
 #include "image/worker/directory_writer.h"
 #include "image/worker/erofs_writer.h"
 #include "image/worker/flatten.h"
@@ -73,11 +74,15 @@ class FlattenTest : public ::testing::TestWithParam<RootfsForm> {
     } else {
       image_ = Fd(memfd_create("image", MFD_CLOEXEC));
       metadata_ = Fd(memfd_create("metadata", MFD_CLOEXEC));
-      auto erofs = std::make_unique<ErofsWriter>(*tree_, image_.get(), metadata_.get());
+      auto erofs = std::make_unique<ErofsWriter>(*tree_, image_.get(), metadata_.get(), kind_);
       VERIFY(erofs->begin().has_value());
       writer_ = std::move(erofs);
     }
-    flattener_ = std::make_unique<Flattener>(*tree_, *writer_);
+    if (kind_ == RootfsKind::kWhole) {
+      flattener_ = std::make_unique<Flattener>(*tree_, *writer_);
+    } else {
+      flattener_ = std::make_unique<DeltaLayer>(*tree_, *writer_, kDeltaRootMode);
+    }
   }
   Result<LayerCounts> apply(std::string_view bytes) {
     TextInput input(bytes);
@@ -95,7 +100,7 @@ class FlattenTest : public ::testing::TestWithParam<RootfsForm> {
     VERIFY(finished.has_value());
     finished_ = *finished;
     if (GetParam() == RootfsForm::kErofs) {
-      auto checked = check_erofs(image_.get());
+      auto checked = check_erofs(image_.get(), kind_);
       EXPECT_TRUE(checked.has_value()) << checked.error().message();
       if (checked.has_value()) EXPECT_EQ(checked->entries, finished_.entries);
     }
@@ -155,13 +160,16 @@ class FlattenTest : public ::testing::TestWithParam<RootfsForm> {
     return all;
   }
 
+  static constexpr mode_t kDeltaRootMode = 0711;
+
+  RootfsKind kind_ = RootfsKind::kWhole;  // of what begin() begins
   TemporaryDirectory directory_;
   Fd parent_, root_, image_, metadata_;
   UnpackLimits limits_;
   UnpackReport before_;
   std::unique_ptr<LayerTree> tree_;
   std::unique_ptr<RootfsWriter> writer_;
-  std::unique_ptr<Flattener> flattener_;
+  std::unique_ptr<LayerSink> flattener_;
   RootfsReport finished_;
   Listing found_;
 };

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -27,6 +28,7 @@ struct Found {
   std::uint64_t size = 0;  // 0 for a directory
   std::string contents;    // of a file or a symbolic link
   std::string first_name;  // the least name of the same inode
+  bool opaque = false;     // a directory of a delta
 
   bool operator==(const Found&) const = default;
 };
@@ -39,8 +41,9 @@ inline std::string describe(const Listing& listing) {
     std::snprintf(line, sizeof line, "%06o %u:%u links %u time %lld.%09ld size %llu ", found.mode,
                   found.uid, found.gid, found.links, static_cast<long long>(found.seconds),
                   found.nanoseconds, static_cast<unsigned long long>(found.size));
-    text += line + ("'" + name + "' = '" + found.first_name + "' \"") +
-            found.contents.substr(0, 40) + "\"\n";
+    text += line + (found.opaque ? std::string("opaque ") : std::string()) +
+            ("'" + name + "' = '" + found.first_name + "' \"") + found.contents.substr(0, 40) +
+            "\"\n";
   }
   return text;
 }
@@ -90,14 +93,17 @@ class ErofsReader {
     std::memcpy(bytes, image_.data() + at, sizeof bytes);
     must((erofs::get16(bytes) & 1) == 1 && erofs::get16(bytes) < 6, "format",
          std::to_string(number));
-    must(erofs::get16(bytes + 2) == 0, "attributes", std::to_string(number));
-    return erofs::Inode::decode(bytes);
+    const erofs::Inode inode = erofs::Inode::decode(bytes);
+    must(erofs::get16(bytes + 2) == 0 ||
+             (inode.opaque && image_.substr(at + 64, 32) == erofs::kOpaqueAttribute),
+         "attributes", std::to_string(number));
+    return inode;
   }
   std::string_view contents(std::uint64_t number, const erofs::Inode& inode) {
     if (inode.size == 0) return {};
     std::uint64_t at = std::uint64_t{inode.block} * erofs::kBlock;
     if (inode.layout == erofs::Layout::kInline) {
-      at = metadata_ + number * 32 + 64;
+      at = metadata_ + number * 32 + inode.head();
       must(at % erofs::kBlock + inode.size <= erofs::kBlock && at % erofs::kBlock != 0,
            "contents cross a block", std::to_string(number));
     } else {
@@ -118,7 +124,8 @@ class ErofsReader {
              .links = inode.links,
              .seconds = inode.modified.tv_sec,
              .nanoseconds = inode.modified.tv_nsec,
-             .size = S_ISDIR(inode.mode) ? 0 : inode.size};
+             .size = S_ISDIR(inode.mode) ? 0 : inode.size,
+             .opaque = inode.opaque};
     if (!S_ISDIR(inode.mode)) {
       if (contents_ || S_ISLNK(inode.mode)) found.contents = contents(number, inode);
       return;
@@ -193,6 +200,8 @@ inline Listing list_tree(const std::string& root, unsigned shift = 0) {
              .nanoseconds = status.st_mtim.tv_nsec,
              .size = S_ISDIR(status.st_mode) ? 0 : static_cast<std::uint64_t>(status.st_size)};
     if (S_ISREG(status.st_mode)) found.contents = read_whole(path);
+    char mark = 0;
+    found.opaque = lgetxattr(path.c_str(), "user.overlay.opaque", &mark, 1) == 1 && mark == 'y';
     if (S_ISLNK(status.st_mode)) found.contents = std::filesystem::read_symlink(path);
     auto [known, added] = first.emplace(status.st_ino, name);
     if (!added) known->second = std::min(known->second, name);

@@ -23,7 +23,7 @@ Status check(const char* path) {
   const Fd file(open(path, O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return fail_errno("open " + std::string(path));
   const auto begin = std::chrono::steady_clock::now();
-  TRY_ASSIGN(const ErofsCounts counts, check_erofs(file.get()));
+  TRY_ASSIGN(const ErofsCounts counts, check_erofs(file.get(), RootfsKind::kWhole));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   std::printf("good entries %llu inodes %llu milliseconds %.1f\n",
               static_cast<unsigned long long>(counts.entries),

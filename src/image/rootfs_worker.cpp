@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,12 @@ struct RootfsWorker::Session {
   RootfsForm form = RootfsForm::kDirectory;
   UnpackLimits limits;
   bool checks_only = false;
-  bool ended = false;  // by an error
+  std::optional<mode_t> delta_root_mode;  // none: no delta
+  bool ended = false;                     // by an error
 
   Status start(int directory_fd, int image_fd, int metadata_fd, int lock_fd, const IdMapping& ids);
+  // With the empty root directory or image in `directory_fd`.
+  Status start_making(int directory_fd, int lock_fd, const IdMapping& ids);
   Result<LayerReport> apply(int layer_fd, const LayerRef& expected, const Progress& progress);
 };
 
@@ -103,14 +107,17 @@ Status RootfsWorker::Session::start(int directory_fd, int image_fd, int metadata
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits.time).count() + 1;
   const std::array<int, 5> descriptors = {pair.theirs.get(), directory_fd, lock_fd, image_fd,
                                           metadata_fd};
-  return worker.start(
-      {"layers",
-       checks_only                  ? "check"
-       : form == RootfsForm::kErofs ? "erofs"
-                                    : "directory",
-       std::string(to_string(ids.layout)), std::to_string(limits.entries),
-       std::to_string(limits.bytes), std::to_string(limits.ratio), std::to_string(seconds)},
-      descriptors, ids, limits.time);
+  std::vector<std::string> arguments = {"layers",
+                                        checks_only                  ? "check"
+                                        : form == RootfsForm::kErofs ? "erofs"
+                                                                     : "directory",
+                                        std::string(to_string(ids.layout)),
+                                        std::to_string(limits.entries),
+                                        std::to_string(limits.bytes),
+                                        std::to_string(limits.ratio),
+                                        std::to_string(seconds)};
+  if (delta_root_mode) arguments.push_back(std::to_string(*delta_root_mode));
+  return worker.start(arguments, descriptors, ids, limits.time);
 }
 
 Result<LayerReport> RootfsWorker::Session::apply(int layer_fd, const LayerRef& expected,
@@ -157,19 +164,33 @@ Result<LayerReport> RootfsWorker::Session::apply(int layer_fd, const LayerRef& e
   return report;
 }
 
+Status RootfsWorker::Session::start_making(int directory_fd, int lock_fd, const IdMapping& ids) {
+  if (form == RootfsForm::kErofs) {
+    TRY_ASSIGN(Fd image, make_image(directory_fd));
+    TRY_ASSIGN(Fd metadata, make_metadata(directory_fd));
+    return start(-1, image.get(), metadata.get(), lock_fd, ids);
+  }
+  TRY_ASSIGN(Fd root, make_root(directory_fd, ids));
+  return start(root.get(), -1, -1, lock_fd, ids);
+}
+
 Result<RootfsWorker> RootfsWorker::start(RootfsForm form, int directory_fd, int lock_fd,
                                          const IdMapping& ids, const UnpackLimits& limits) {
   auto session = std::make_unique<Session>();
   session->form = form;
   session->limits = limits;
-  if (form == RootfsForm::kErofs) {
-    TRY_ASSIGN(Fd image, make_image(directory_fd));
-    TRY_ASSIGN(Fd metadata, make_metadata(directory_fd));
-    TRY(session->start(-1, image.get(), metadata.get(), lock_fd, ids));
-  } else {
-    TRY_ASSIGN(Fd root, make_root(directory_fd, ids));
-    TRY(session->start(root.get(), -1, -1, lock_fd, ids));
-  }
+  TRY(session->start_making(directory_fd, lock_fd, ids));
+  return RootfsWorker(std::move(session));
+}
+
+Result<RootfsWorker> RootfsWorker::start_delta(RootfsForm form, int directory_fd, int lock_fd,
+                                               const IdMapping& ids, const UnpackLimits& limits,
+                                               mode_t root_mode) {
+  auto session = std::make_unique<Session>();
+  session->form = form;
+  session->limits = limits;
+  session->delta_root_mode = root_mode;
+  TRY(session->start_making(directory_fd, lock_fd, ids));
   return RootfsWorker(std::move(session));
 }
 

@@ -19,6 +19,8 @@
 // started it. One thread at a time.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +28,7 @@
 #include "base/error.h"
 #include "image/ids.h"
 #include "image/layer.h"
+#include "image/rootfs_kind.h"
 #include "image/worker_process.h"
 
 namespace caisson::image {
@@ -54,6 +57,12 @@ class RootfsWorker {
   // where this host has no user namespaces.
   static Result<RootfsWorker> start(RootfsForm form, int directory_fd, int lock_fd,
                                     const IdMapping& ids, const UnpackLimits& limits);
+  // The same for a delta, which takes exactly one apply(). Its root directory gets `root_mode`,
+  // that of what it will lie over. Error of apply(), besides: invalid for a layer that means
+  // something else without what is below it (worker/delta.h); flattened it may be good.
+  static Result<RootfsWorker> start_delta(RootfsForm form, int directory_fd, int lock_fd,
+                                          const IdMapping& ids, const UnpackLimits& limits,
+                                          mode_t root_mode);
   // A session that makes nothing: apply() reads a layer, compares its digests and keeps the limits;
   // finish() must not be called. For layers whose root file system is there already.
   static Result<RootfsWorker> start_check(int lock_fd, const IdMapping& ids,

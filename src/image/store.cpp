@@ -188,6 +188,11 @@ bool Store::has_rootfs(const std::string& chain) {
   return has("rootfs/" + chain);
 }
 
+bool Store::has_whole_rootfs(const std::string& chain) {
+  const auto info = read_rootfs(chain);
+  return info.has_value() && info->below.empty();
+}
+
 bool Store::in_use(const std::string& chain) {
   return is_locked_at(directory_.get(), "rootfs/" + chain + "/use");
 }
@@ -195,6 +200,60 @@ bool Store::in_use(const std::string& chain) {
 bool Store::contains(std::string_view reference) {
   auto parsed = parse_reference(reference);
   return parsed.has_value() && has("refs/" + parsed->file_name());
+}
+
+std::uint64_t ImageInfo::rootfs_bytes() const {
+  std::uint64_t bytes = rootfs ? rootfs->bytes : 0;
+  for (const RootfsInfo& lower : below) bytes += lower.bytes;
+  return bytes;
+}
+
+std::uint64_t ImageInfo::rootfs_entries() const {
+  std::uint64_t entries = rootfs ? rootfs->entries : 0;
+  for (const RootfsInfo& lower : below) entries += lower.entries;
+  return entries;
+}
+
+std::vector<RootfsInfo> Store::stack_of(const std::string& chain) {
+  std::vector<RootfsInfo> stack;
+  // A stack that is damaged could go round.
+  for (std::string next = chain; !next.empty() && stack.size() <= kMostStacked;) {
+    auto info = read_rootfs(next);
+    if (!info.has_value()) break;
+    next = info->below;
+    stack.push_back(std::move(*info));
+  }
+  return stack;
+}
+
+// nullopt: it is gone or was replaced meanwhile, look again.
+Result<std::optional<OpenRootfs>> Store::open_rootfs(const std::string& chain,
+                                                     const std::string& image_name) {
+  const std::string path = "rootfs/" + chain;
+  auto directory = open_directory_at(directory_.get(), path);
+  if (!directory.has_value()) {
+    if (directory.error().code() == Code::kNotFound) return std::nullopt;
+    return fail(std::move(directory).error().with("image " + image_name));
+  }
+  // Whoever has it alone has it for a moment, before it moves the directory away.
+  TRY_ASSIGN(std::optional<Fd> use,
+             lock_file_at(directory->get(), "use", LockKind::kShared, LockWait::kWait));
+  if (!has(path)) return std::nullopt;
+  OpenRootfs opened;
+  opened.in_use = std::move(*use);
+  TRY_ASSIGN(std::string info, read_small_file_at(directory->get(), "info"));
+  TRY_ASSIGN(opened.info, RootfsInfo::decode(info));
+  const IdMapping caller = mapping_of_caller();
+  const IdMapping& ids = opened.info.ids;
+  if (ids != caller) {
+    return fail(Error::precondition("image '" + image_name + "' was unpacked for other ids (" +
+                                    std::string(to_string(ids.layout)) + " from " +
+                                    std::to_string(ids.uid_base) + ") than this user has now (" +
+                                    std::string(to_string(caller.layout)) + " from " +
+                                    std::to_string(caller.uid_base) + "); import it again"));
+  }
+  TRY_ASSIGN(opened.root, open_root(directory->get()));
+  return opened;
 }
 
 // nullopt: it is gone or was replaced meanwhile, look again.
@@ -207,27 +266,21 @@ Result<std::optional<ImageRef>> Store::open_image(const Found& found) {
     return fail(std::move(record).error());
   }
   image.record = std::move(*record);
-  const std::string path = "rootfs/" + image.record.chain;
-  auto directory = open_directory_at(directory_.get(), path);
-  if (!directory.has_value()) {
-    if (directory.error().code() == Code::kNotFound) return std::nullopt;
-    return fail(std::move(directory).error().with("image " + image.name));
-  }
-  // Whoever has it alone has it for a moment, before it moves the directory away.
-  TRY_ASSIGN(std::optional<Fd> use,
-             lock_file_at(directory->get(), "use", LockKind::kShared, LockWait::kWait));
-  if (!has(path)) return std::nullopt;
-  image.in_use = std::move(*use);
-  TRY_ASSIGN(std::string info, read_small_file_at(directory->get(), "info"));
-  TRY_ASSIGN(image.rootfs, RootfsInfo::decode(info));
-  const IdMapping caller = mapping_of_caller();
-  if (image.rootfs.ids != caller) {
-    return fail(Error::precondition("image '" + image.name + "' was unpacked for other ids (" +
-                                    std::string(to_string(image.rootfs.ids.layout)) + " from " +
-                                    std::to_string(image.rootfs.ids.uid_base) +
-                                    ") than this user has now (" +
-                                    std::string(to_string(caller.layout)) + " from " +
-                                    std::to_string(caller.uid_base) + "); import it again"));
+  TRY_ASSIGN(std::optional<OpenRootfs> top, open_rootfs(image.record.chain, image.name));
+  if (!top) return std::nullopt;
+  std::string below = top->info.below;
+  image.rootfs = std::move(top->info);
+  image.root = std::move(top->root);
+  image.in_use = std::move(top->in_use);
+  while (!below.empty()) {
+    if (image.below.size() + 1 == kMostStacked) {
+      return fail(Error(Code::kDataLoss, "image " + image.name + " lies over more than " +
+                                             std::to_string(kMostStacked - 1) + " others"));
+    }
+    TRY_ASSIGN(std::optional<OpenRootfs> lower, open_rootfs(below, image.name));
+    if (!lower) return std::nullopt;
+    below = lower->info.below;
+    image.below.push_back(std::move(*lower));
   }
   auto config = read_blob_bytes(image.record.id);
   if (!config.has_value()) {
@@ -236,7 +289,6 @@ Result<std::optional<ImageRef>> Store::open_image(const Found& found) {
   }
   image.config_json = std::move(*config);
   TRY_ASSIGN(image.config, parse_image_config(image.config_json));
-  TRY_ASSIGN(image.root, open_root(directory->get()));
   return image;
 }
 
@@ -270,6 +322,7 @@ Result<ImageInfo> Store::info(const std::string& image_id) {
   auto rootfs = read_rootfs(info.record.chain);
   if (rootfs.has_value()) {
     info.rootfs = std::move(*rootfs);
+    info.below = stack_of(info.rootfs->below);
   } else if (rootfs.error().code() != Code::kNotFound) {
     return fail(std::move(rootfs).error());
   }

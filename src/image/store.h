@@ -1,5 +1,6 @@
 // The store of images on this host: blobs (layers, configs, manifests) by their SHA-256, root file
-// systems flattened from chains of layers, image records, names, and the build cache.
+// systems made of chains of layers (flattened, or the last layer over those of the others), image
+// records, names, and the build cache.
 //
 //   state_directory()/images/     0700
 //     lock                        held for moments, by whoever changes names or moves things
@@ -9,7 +10,8 @@
 //     blobs/HEX                   0600
 //     rootfs/CHAIN/info           text (RootfsInfo)
 //     rootfs/CHAIN/rootfs/        the root directory, owned as ids.h says; or
-//     rootfs/CHAIN/rootfs.erofs   one file system
+//     rootfs/CHAIN/rootfs.erofs   one file system; of a delta (rootfs_kind.h) either is nothing
+//                                 without those of the chain that its info names
 //     rootfs/CHAIN/use            locked shared by who uses it, exclusive by who removes it
 //     ids/IMAGEID                 text (ImageRecord)
 //     refs/NAME                   text (ReferenceRecord)
@@ -57,7 +59,22 @@ inline constexpr std::size_t kMaxReadBlob = 4 << 20;
 struct ImageInfo {
   ImageRecord record;
   std::optional<RootfsInfo> rootfs;
-  bool flattened = false;  // it was made by the call that gave this
+  std::vector<RootfsInfo> below;  // what that lies over, the next one first
+  bool flattened = false;         // it was made by the call that gave this
+
+  // Of all of them together; what an upper one hides counts too.
+  std::uint64_t rootfs_bytes() const;
+  std::uint64_t rootfs_entries() const;
+};
+
+// One root file system of an image, opened.
+struct OpenRootfs {
+  RootfsInfo info;
+  // A detached read-only mount, else an O_PATH directory.
+  ImageRoot root;
+  // Keep it (or a copy of the descriptor) open for as long as the sandbox lives: as long as it is,
+  // nobody removes the files.
+  Fd in_use;
 };
 
 // One image, ready to be a sandbox's root.
@@ -67,18 +84,14 @@ struct ImageRef {
   RootfsInfo rootfs;
   std::string config_json;
   ImageConfig config;
-  // A detached read-only mount, else an O_PATH directory.
+  // As in OpenRootfs.
   ImageRoot root;
-  // Keep it (or a copy of the descriptor) open for as long as the sandbox lives: as long as it is,
-  // nobody removes the files.
   Fd in_use;
+  // Of an image that lies over others: the lower directories under `root`, the next one first.
+  // `root` alone is then not what the image holds.
+  std::vector<OpenRootfs> below;
 
-  // For the launch plan: on-disk id of the image's uid 0 in a root store's directory, else 0.
-  std::uint32_t disk_base() const {
-    return rootfs.form == RootfsForm::kDirectory && rootfs.ids.layout == IdLayout::kShifted
-               ? rootfs.ids.uid_base
-               : 0;
-  }
+  std::uint32_t disk_base() const { return rootfs.disk_base(); }
 };
 
 struct ListedImage {
@@ -203,6 +216,15 @@ class Store {
   // (finished), which `rootfs` describes (its chain is filled in). Where the chain is here already
   // the workspace is discarded.
   Result<ImageInfo> add_image(const ImageContent& content, Workspace workspace, RootfsInfo rootfs);
+  // The same for an image that is another one and a layer more, as a snapshot of a sandbox is: only
+  // that layer is made, as a delta over the other's root file system, which takes the time and the
+  // disk of the changes alone. It is flattened like any other where it cannot be so: the other one
+  // has no root file system that can be used here, there would be more than kMostStacked of them,
+  // or the layer is no delta (worker/delta.h). The limits hold for the layer. Error, besides:
+  // invalid where the content's layers are not the other's and one more; not_found for no such
+  // image.
+  Result<ImageInfo> add_image_over(const std::string& base_image_id, const ImageContent& content,
+                                   const UnpackLimits& limits = {}, const Progress& progress = {});
   // Says that a worker of this process read exactly that blob and computed that diff_id, so that
   // adding an image of it need not read it again. Every other pair that no record of the store has
   // is read and compared before it gets into one: find_layer() and the next import believe records.
@@ -216,6 +238,8 @@ class Store {
   // "import-DIGEST") meanwhile.
   Result<Fd> lock_work(const std::string& name);
   bool has_rootfs(const std::string& chain);
+  // Whether it is whole, in one piece.
+  bool has_whole_rootfs(const std::string& chain);
   // Whether a sandbox uses the chain's root file system.
   bool in_use(const std::string& chain);
   // The form of root file systems that are made here now, as the settings say (`image_form`).
@@ -273,19 +297,33 @@ class Store {
   Result<std::vector<Reference>> names();
   Result<std::string> available();
   Result<std::optional<ImageRef>> open_image(const Found& found);
+  Result<std::optional<OpenRootfs>> open_rootfs(const std::string& chain,
+                                                const std::string& image_name);
+  // Of the chain and what it lies over, top first; as far as they are here.
+  std::vector<RootfsInfo> stack_of(const std::string& chain);
 
   Status check_content(const ImageContent& content);
   bool mounts_erofs();
   Result<std::vector<LayerRef>> unverified(const ImageContent& content);
   Status verify_layers(const ImageContent& content, const UnpackLimits& limits,
                        const Progress& progress);
+  bool is_usable(const std::vector<RootfsInfo>& stack);
   Result<bool> has_usable_rootfs(const std::string& chain);
   Result<RootfsInfo> flatten(const ImageContent& content, const Workspace& workspace,
                              const UnpackLimits& limits, const Progress& progress);
+  Status flatten_into_place(const ImageContent& content, const std::string& chain,
+                            const UnpackLimits& limits, const Progress& progress);
+  Result<RootfsInfo> make_delta(const ImageContent& content, const RootfsInfo& below,
+                                const Workspace& workspace, const UnpackLimits& limits,
+                                const Progress& progress);
+  Result<bool> delta_into_place(const ImageContent& content, const std::string& chain,
+                                const std::string& below, const UnpackLimits& limits,
+                                const Progress& progress);
   Status place_rootfs(const Workspace& workspace, RootfsInfo rootfs);
   Status place_or_discard(Workspace workspace, RootfsInfo rootfs);
   Status make_way(const std::string& chain);
   std::optional<ImageRecord> whole_record(const std::string& image_id);
+  void add_rootfs(ImageInfo& info);
   Result<ImageInfo> write_record(const ImageContent& content);
 
   // All of these under `work` and `lock`.

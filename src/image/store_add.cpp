@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/kernel_abi.h"
 #include "base/sha256.h"
 #include "image/erofs_check.h"
@@ -153,12 +155,19 @@ Status Store::verify_layers(const ImageContent& content, const UnpackLimits& lim
   return {};
 }
 
+// Whether all of it is here, in forms that this process can use.
+bool Store::is_usable(const std::vector<RootfsInfo>& stack) {
+  if (stack.empty() || stack.size() > kMostStacked || !stack.back().below.empty()) return false;
+  const IdMapping caller = mapping_of_caller();
+  return std::ranges::all_of(stack, [&](const RootfsInfo& info) {
+    return info.ids == caller && (info.form == RootfsForm::kDirectory || mounts_erofs());
+  });
+}
+
 // Whether the chain is here in a form that this process can use. Another one makes way.
 Result<bool> Store::has_usable_rootfs(const std::string& chain) {
-  auto info = read_rootfs(chain);
-  const bool mountable =
-      !info.has_value() || info->form == RootfsForm::kDirectory || mounts_erofs();
-  if (info.has_value() && info->ids == mapping_of_caller() && mountable) return true;
+  if (is_usable(stack_of(chain))) return true;
+  const auto info = read_rootfs(chain);
   if (!info.has_value() && info.error().code() == Code::kNotFound && !has_rootfs(chain)) {
     return false;
   }
@@ -199,13 +208,56 @@ Result<RootfsInfo> Store::flatten(const ImageContent& content, const Workspace& 
   return rootfs;
 }
 
+// The last layer alone.
+Result<RootfsInfo> Store::make_delta(const ImageContent& content, const RootfsInfo& below,
+                                     const Workspace& workspace, const UnpackLimits& limits,
+                                     const Progress& progress) {
+  RootfsInfo rootfs{.below = below.chain, .ids = mapping_of_caller()};
+  TRY_ASSIGN(rootfs.form, preferred_form());
+  TRY_ASSIGN(const Fd directory, open_directory_at(directory_.get(), "rootfs/" + below.chain));
+  TRY_ASSIGN(const ImageRoot base, open_root(directory.get()));
+  struct stat root = {};
+  if (fstat(base.fd.get(), &root) != 0) return fail_errno("stat the root that lies below");
+  TRY_ASSIGN(RootfsWorker worker,
+             RootfsWorker::start_delta(rootfs.form, workspace.directory_fd(), workspace.lock_fd(),
+                                       rootfs.ids, limits, root.st_mode & 07777));
+  const LayerRef& layer = content.layers.back();
+  TRY_ASSIGN(const Fd blob, open_blob(layer.blob.digest));
+  TRY(worker.apply(blob.get(), layer, progress));
+  vouch(layer);
+  TRY_ASSIGN(const RootfsReport report, worker.finish());
+  TRY(enter_store_step("store-unpack"));
+  rootfs.entries = report.entries;
+  rootfs.bytes = report.bytes;
+  return rootfs;
+}
+
+// False: it cannot be so, and nothing was made.
+Result<bool> Store::delta_into_place(const ImageContent& content, const std::string& chain,
+                                     const std::string& below, const UnpackLimits& limits,
+                                     const Progress& progress) {
+  const std::vector<RootfsInfo> stack = stack_of(below);
+  if (!is_usable(stack) || stack.size() == kMostStacked) return false;
+  TRY_ASSIGN(Workspace workspace, make_workspace());
+  auto rootfs = make_delta(content, stack.front(), workspace, limits, progress);
+  if (!rootfs.has_value()) {
+    if (!discard(std::move(workspace)).has_value()) errno = 0;
+    // Flattening says what is wrong with a layer that is bad in itself.
+    if (rootfs.error().code() == Code::kInvalidArgument) return false;
+    return fail(std::move(rootfs).error());
+  }
+  rootfs->chain = chain;
+  TRY(place_or_discard(std::move(workspace), std::move(*rootfs)));
+  return true;
+}
+
 Status Store::place_rootfs(const Workspace& workspace, RootfsInfo rootfs) {
   if (rootfs.form == RootfsForm::kErofs) {
     const Fd file(openat(workspace.directory_fd(), kErofsName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!file.valid()) return fail_errno("open the root file system");
     // Root's kernel will parse it. Its worker has ended, so it stays what is checked here.
     TRY(expect_no_writer(file.get()));
-    TRY(check_erofs(file.get()));
+    TRY(check_erofs(file.get(), rootfs.below.empty() ? RootfsKind::kWhole : RootfsKind::kDelta));
     if (fsync(file.get()) != 0) return fail_errno("fsync the root file system");
     rootfs.disk_bytes = disk_bytes_of(workspace.directory_fd(), kErofsName);
   }
@@ -258,13 +310,20 @@ std::optional<ImageRecord> Store::whole_record(const std::string& image_id) {
   return std::move(*record);
 }
 
+void Store::add_rootfs(ImageInfo& info) {
+  std::vector<RootfsInfo> stack = stack_of(info.record.chain);
+  if (stack.empty()) return;
+  info.rootfs = std::move(stack.front());
+  stack.erase(stack.begin());
+  info.below = std::move(stack);
+}
+
 Result<ImageInfo> Store::write_record(const ImageContent& content) {
   ImageInfo info;
   TRY_ASSIGN(info.record.id, put_blob(content.config));
   if (auto known = whole_record(info.record.id); known && content.manifest.empty()) {
     info.record = std::move(*known);
-    auto rootfs = read_rootfs(info.record.chain);
-    if (rootfs.has_value()) info.rootfs = std::move(*rootfs);
+    add_rootfs(info);
     return info;
   }
   if (!content.manifest.empty()) {
@@ -287,9 +346,20 @@ Result<ImageInfo> Store::write_record(const ImageContent& content) {
     if (!info.record.manifest.empty()) unmark(info.record.manifest);
     for (const LayerRef& layer : info.record.layers) unmark(layer.blob.digest);
   }
-  auto rootfs = read_rootfs(info.record.chain);
-  if (rootfs.has_value()) info.rootfs = std::move(*rootfs);
+  add_rootfs(info);
   return info;
+}
+
+Status Store::flatten_into_place(const ImageContent& content, const std::string& chain,
+                                 const UnpackLimits& limits, const Progress& progress) {
+  TRY_ASSIGN(Workspace workspace, make_workspace());
+  auto rootfs = flatten(content, workspace, limits, progress);
+  if (!rootfs.has_value()) {
+    if (!discard(std::move(workspace)).has_value()) errno = 0;
+    return fail(std::move(rootfs).error());
+  }
+  rootfs->chain = chain;
+  return place_or_discard(std::move(workspace), std::move(*rootfs));
 }
 
 Result<ImageInfo> Store::add_record(const ImageContent& content) {
@@ -310,15 +380,34 @@ Result<ImageInfo> Store::add_image(const ImageContent& content, const UnpackLimi
   if (usable) {
     TRY(verify_layers(content, limits, progress));
   } else {
-    TRY_ASSIGN(Workspace workspace, make_workspace());
-    auto rootfs = flatten(content, workspace, limits, progress);
-    if (!rootfs.has_value()) {
-      if (!discard(std::move(workspace)).has_value()) errno = 0;
-      return fail(std::move(rootfs).error());
-    }
-    rootfs->chain = chain;
-    TRY(place_or_discard(std::move(workspace), std::move(*rootfs)));
+    TRY(flatten_into_place(content, chain, limits, progress));
   }
+  TRY_ASSIGN(ImageInfo info, write_record(content));
+  info.flattened = !usable;
+  return info;
+}
+
+Result<ImageInfo> Store::add_image_over(const std::string& base_image_id,
+                                        const ImageContent& content, const UnpackLimits& limits,
+                                        const Progress& progress) {
+  TRY(begin_adding());
+  TRY(check_content(content));
+  TRY_ASSIGN(const ImageInfo base, info(base_image_id));
+  std::vector<LayerRef> lower = content.layers;
+  if (!lower.empty()) lower.pop_back();
+  if (content.layers.empty() || chain_id(lower) != base.record.chain) {
+    return fail(Error::invalid(
+        "the image's layers are not those of the image sha256:" + base_image_id + " and one more"));
+  }
+  const std::string chain = chain_id(content.layers);
+  TRY_ASSIGN(Fd turn, lock_work(chain));
+  TRY_ASSIGN(const bool usable, has_usable_rootfs(chain));
+  if (!usable) {
+    TRY_ASSIGN(const bool placed,
+               delta_into_place(content, chain, base.record.chain, limits, progress));
+    if (!placed) TRY(flatten_into_place(content, chain, limits, progress));
+  }
+  TRY(verify_layers(content, limits, progress));
   TRY_ASSIGN(ImageInfo info, write_record(content));
   info.flattened = !usable;
   return info;

@@ -30,6 +30,8 @@ inline std::string sha256_of(std::string_view bytes) {
 
 class StoreTest : public ::testing::Test {
  protected:
+  StoreTest() = default;
+  explicit StoreTest(const char* parent) : directory_(parent) {}
   Store open() {
     auto store = Store::open_at(directory_ / "images");
     VERIFY(store.has_value());

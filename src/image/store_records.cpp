@@ -10,6 +10,7 @@ namespace caisson::image {
 namespace {
 
 constexpr std::string_view kRootfsHeader = "caisson-rootfs 1\n";
+constexpr std::string_view kDeltaHeader = "caisson-rootfs 2\n";
 constexpr std::string_view kRecordHeader = "caisson-image 2\n";
 constexpr std::string_view kReferenceHeader = "caisson-image-reference 2\n";
 constexpr std::string_view kFirstReferenceHeader = "caisson-image-reference 1\n";
@@ -143,9 +144,11 @@ std::string chain_id(const std::vector<LayerRef>& layers) {
 }
 
 std::string RootfsInfo::encode() const {
-  return Writer(kRootfsHeader)
-      .line("chain", chain)
-      .line("form", to_string(form))
+  // Another header, since a caisson that knows no deltas must not take one for the whole.
+  Writer writer(below.empty() ? kRootfsHeader : kDeltaHeader);
+  writer.line("chain", chain);
+  if (!below.empty()) writer.line("below", below);
+  return writer.line("form", to_string(form))
       .line("layout", image::to_string(ids.layout))
       .line("uid-base", ids.uid_base)
       .line("gid-base", ids.gid_base)
@@ -159,9 +162,13 @@ std::string RootfsInfo::encode() const {
 
 Result<RootfsInfo> RootfsInfo::decode(std::string_view text) {
   constexpr std::string_view kWhat = "the root file system's info file";
-  TRY_ASSIGN(const Lines lines, Lines::parse(text, kRootfsHeader, kWhat));
+  const bool delta = text.starts_with(kDeltaHeader);
+  TRY_ASSIGN(const Lines lines, Lines::parse(text, delta ? kDeltaHeader : kRootfsHeader, kWhat));
   RootfsInfo info;
   TRY_ASSIGN(info.chain, lines.digest("chain"));
+  if (delta) {
+    TRY_ASSIGN(info.below, lines.digest("below"));
+  }
   const std::string form = lines.text("form");
   const std::optional<IdLayout> layout = parse_id_layout(lines.text("layout"));
   if ((form != "directory" && form != "erofs") || !layout) {

@@ -86,6 +86,20 @@ TEST(RootfsInfoText, ComesBackAndIsStrict) {
   }
 }
 
+TEST(RootfsInfoText, OfADeltaNamesWhatItLiesOver) {
+  const RootfsInfo info{.chain = hex('a'), .below = hex('b')};
+  const std::string text = info.encode();
+  EXPECT_EQ(RootfsInfo::decode(text).value().below, hex('b'));
+  expect_strict<RootfsInfo>(text);
+  expect_every_line_needed<RootfsInfo>(text);
+  // What knows whole ones alone does not take it for one.
+  EXPECT_FALSE(text.starts_with("caisson-rootfs 1\n"));
+  EXPECT_EQ(RootfsInfo::decode(RootfsInfo{.chain = hex('a')}.encode()).value().below, "");
+  std::string wrong = text;
+  wrong.replace(wrong.find(hex('b')), 64, "../../elsewhere");
+  EXPECT_FALSE(RootfsInfo::decode(wrong).has_value());
+}
+
 TEST(ImageRecordText, ComesBackAndIsStrict) {
   ImageRecord record{
       .id = hex('1'), .chain = {}, .manifest = hex('2'), .config_size = 9, .layers = {}};

@@ -26,9 +26,12 @@ std::string chain_id(const std::vector<LayerRef>& layers);
 
 std::string_view to_string(RootfsForm form);
 
-// What the store knows about one flattened chain: rootfs/CHAIN/info.
+// What the store knows about the root file system of one chain: rootfs/CHAIN/info.
 struct RootfsInfo {
   std::string chain;
+  // The chain of what it lies over, where it is a delta: the chain's last layer alone. Empty: it is
+  // whole. Counts and sizes are its own.
+  std::string below;
   RootfsForm form = RootfsForm::kDirectory;
   IdMapping ids;  // kErofs: whom it was made by; the file itself has the ids of the image
   std::uint64_t entries = 0;
@@ -37,6 +40,10 @@ struct RootfsInfo {
 
   std::string encode() const;
   static Result<RootfsInfo> decode(std::string_view text);
+  // For the launch plan: on-disk id of the image's uid 0 in a root store's directory, else 0.
+  std::uint32_t disk_base() const {
+    return form == RootfsForm::kDirectory && ids.layout == IdLayout::kShifted ? ids.uid_base : 0;
+  }
 };
 
 // What the store knows about one image: ids/IMAGEID.

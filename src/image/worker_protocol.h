@@ -1,12 +1,13 @@
 // What caisson-image-worker and the process that starts it agree on.
 //
-//   caisson-image-worker layers FORM LAYOUT ENTRIES BYTES RATIO SECONDS
+//   caisson-image-worker layers FORM LAYOUT ENTRIES BYTES RATIO SECONDS [ROOTMODE]
 //   caisson-image-worker remove NAME
 //   caisson-image-worker pack ENTRIES BYTES SECONDS TRUSTED UID GID
 //
-// FORM is `directory` or `erofs`. Descriptors: 3 the report socket (SOCK_SEQPACKET), 4 the layers'
-// bytes, one after the other (layers), 5 the directory to work in (not with erofs), 6 the
-// workspace's lock, only held, 7 the image and 8 a file for its metadata (erofs).
+// FORM is `directory` or `erofs`; with ROOTMODE it becomes a delta of one layer (rootfs_kind.h)
+// whose root has that mode. Descriptors: 3 the report socket (SOCK_SEQPACKET), 4 the layers' bytes,
+// one after the other (layers), 5 the directory to work in (not with erofs), 6 the workspace's
+// lock, only held, 7 the image and 8 a file for its metadata (erofs).
 //
 // The worker makes its namespaces and says kWorkerReady; the other side writes the id maps and says
 // kWorkerGo. `remove` then does its work and ends with a message. `layers` waits for orders and

@@ -30,6 +30,7 @@ void Supervisor::accept_client() {
 void Supervisor::forget_client(std::uint64_t id) {
   clients_.erase(id);
   kept_.drop_client(id);
+  forget_waiting(id);
 }
 
 void Supervisor::drop_client(std::uint64_t id) {
@@ -107,6 +108,7 @@ Status Supervisor::take_from_client(std::uint64_t id, const proto::Frame& frame)
     return {};
   }
   if (frame.header.stream == 0) return take_request(id, frame);
+  if (must_wait(id, frame)) return {};
   if (frame.header.type == FrameType::kOpen) return open_stream(id, frame);
   if (KeptCommand* const read = kept_.read_by(id, frame.header.stream))
     return take_from_reader(id, frame, *read);

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "base/sys.h"
 #include "launcher/supervisor_state.h"
@@ -10,6 +12,12 @@ namespace caisson::launcher {
 using proto::ControlOperation;
 using proto::FrameType;
 using proto::Tag;
+
+namespace {
+
+constexpr std::size_t kMaxFreezing = 64;
+
+}  // namespace
 
 std::uint64_t Supervisor::deadline_ms() const {
   if (deadline_us_ == 0) return 0;
@@ -44,20 +52,44 @@ Status Supervisor::take_request(std::uint64_t id, const proto::Frame& frame) {
   head.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(number))
       .put_u32(Tag::kRequest,
                static_cast<std::uint32_t>(fields.number_or_none(Tag::kRequest).value_or(0)));
-  const auto send = [&](const std::string& payload) {
-    client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, payload);
-  };
-  if (number == static_cast<std::uint64_t>(ControlOperation::kListCommands)) {
-    list_commands(client, head);
-    send(head.bytes());
-    return {};
+  switch (const auto operation =
+              static_cast<ControlOperation>(std::min<std::uint64_t>(number, 255))) {
+    case ControlOperation::kListCommands:
+      list_commands(client, head);
+      send_answer(id, head, proto::Fields());
+      return {};
+    case ControlOperation::kFreeze:
+      begin_freeze(id, head);
+      return {};
+    case ControlOperation::kHold:
+      begin_hold(id, head);
+      return {};
+    case ControlOperation::kReboot:
+      // Answered when it is done.
+      if (auto begun = reboot(id, head, fields); !begun)
+        send_answer(id, head, fail(std::move(begun).error()));
+      return {};
+    case ControlOperation::kRelease:
+      if (holder_ == id) release();
+      send_answer(id, head, proto::Fields());
+      return {};
+    default:
+      send_answer(id, head, answer(operation, fields));
+      // A deadline that has come is seen at the end of this turn.
+      return {};
   }
-  const auto result =
-      answer(static_cast<ControlOperation>(std::min<std::uint64_t>(number, 255)), fields);
-  send(head.bytes() +
-       (result ? result->bytes() : proto::Fields().put_error(result.error()).bytes()));
-  // A deadline that has come is seen at the end of this turn.
-  return {};
+}
+
+void Supervisor::send_answer(std::uint64_t id, const proto::Fields& head,
+                             const Result<proto::Fields>& result, std::vector<Fd> descriptors) {
+  Client* client = client_of(id);
+  if (client == nullptr) return;
+  const std::string payload =
+      head.bytes() + (result ? result->bytes() : proto::Fields().put_error(result.error()).bytes());
+  if (descriptors.empty())
+    client->peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, payload);
+  else
+    client->peer.send_with(0, FrameType::kEvent, 0, payload, std::move(descriptors));
 }
 
 Result<proto::Fields> Supervisor::answer(ControlOperation operation,
@@ -65,9 +97,8 @@ Result<proto::Fields> Supervisor::answer(ControlOperation operation,
   switch (operation) {
     case ControlOperation::kSetDeadline:
       return set_deadline(fields);
-    case ControlOperation::kFreeze:
-      return set_frozen(Frozen::kYes);
     case ControlOperation::kThaw:
+      answer_freeze(fail(Error(Code::kAborted, "the sandbox was resumed before it was paused")));
       return set_frozen(Frozen::kNo);
     case ControlOperation::kUsage:
       return tell_usage();
@@ -98,6 +129,9 @@ Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {
   result.put_u8(Tag::kFrozen, wanted == Frozen::kYes ? 1 : 0);
   if (wanted == frozen_) return result;
   if (unborn()) return fail(Error::unavailable("the sandbox is still being made"));
+  if (holder_ != 0 || reboot_)
+    return fail(Error::unavailable(
+        "the sandbox's files are being read, or it is being booted anew; try again in a moment"));
   TRY(wanted == Frozen::kYes ? box_->freeze() : box_->thaw());
   frozen_ = wanted;
   // What was to end meanwhile could not, and has its time for that from now on.
@@ -106,6 +140,35 @@ Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {
   }
   tell_state();
   return result;
+}
+
+bool Supervisor::starts_something() const {
+  return std::ranges::any_of(streams_, [](const auto& entry) {
+    return entry.second.command != nullptr && !entry.second.started;
+  });
+}
+
+void Supervisor::begin_freeze(std::uint64_t id, const proto::Fields& head) {
+  if (freezing_.size() >= kMaxFreezing) {
+    return send_answer(id, head,
+                       fail(Error::exhausted("too many wait for the sandbox to be paused")));
+  }
+  if (freezing_.empty()) freeze_by_us_ = sys::monotonic_us() + kStartPatienceUs;
+  freezing_.push_back({.client = id, .head = head});
+  freeze_when_started();
+}
+
+void Supervisor::freeze_when_started() {
+  if (freezing_.empty()) return;
+  if (unborn() || !starts_something()) return answer_freeze(set_frozen(Frozen::kYes));
+  if (sys::monotonic_us() < freeze_by_us_) return;
+  answer_freeze(fail(Error(Code::kDeadlineExceeded,
+                           "a command's start takes too long for the sandbox to be paused now")));
+}
+
+void Supervisor::answer_freeze(const Result<proto::Fields>& result) {
+  for (const Asked& asked : std::exchange(freezing_, {}))
+    send_answer(asked.client, asked.head, result);
 }
 
 Result<proto::Fields> Supervisor::tell_usage() {

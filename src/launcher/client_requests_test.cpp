@@ -46,6 +46,14 @@ Code error_of(const std::string& payload) {
   return static_cast<Code>(field(payload, Tag::kErrorCode));
 }
 
+// A command of the first client that has started.
+std::uint32_t run(Scene& scene, std::uint32_t stream, const proto::Fields& more = {}) {
+  const std::uint32_t number = scene.open(*scene.first, stream, more);
+  scene.started(number);
+  EXPECT_TRUE(scene.first->next(FrameType::kEvent).has_value());
+  return number;
+}
+
 std::uint64_t unix_ms() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
@@ -155,7 +163,7 @@ TEST(ClientRequests, WhatCannotBeFrozenIsRefused) {
 TEST(ClientRequests, WhatIsToEndWhileFrozenHasItsTimeAfterThat) {
   BoxState state;
   Scene scene(kept_plan(), state);
-  const std::uint32_t number = scene.open(*scene.first, 1);
+  const std::uint32_t number = run(scene, 1);
   answer(*scene.first, request(ControlOperation::kFreeze));
   scene.first->send(1, FrameType::kControl, 0, shutdown_fields());
   // Far more than a command has to end otherwise.
@@ -169,8 +177,7 @@ TEST(ClientRequests, WhatIsToEndWhileFrozenHasItsTimeAfterThat) {
 TEST(ClientRequests, ACommandsOwnTimeGoesOnWhileItIsFrozen) {
   BoxState state;
   Scene scene(kept_plan(), state);
-  const std::uint32_t number =
-      scene.open(*scene.first, 1, proto::Fields().put_u64(Tag::kTimeLimitMs, 200));
+  const std::uint32_t number = run(scene, 1, proto::Fields().put_u64(Tag::kTimeLimitMs, 200));
   answer(*scene.first, request(ControlOperation::kFreeze));
   EXPECT_FALSE(scene.guest->next(1500).has_value());
   EXPECT_EQ(state.slot_kills, 1);
@@ -185,11 +192,63 @@ TEST(ClientRequests, AFrozenSandboxEndsWithTheTimeOfItsMainCommand) {
   plan.life = Life::kMainCommand;
   plan.timeout_ms = 200;
   Scene scene(plan, state);
-  scene.open(*scene.first, 1);
+  run(scene, 1);
   answer(*scene.first, request(ControlOperation::kFreeze));
   EXPECT_EQ(outcome_of(scene.first->next(FrameType::kClose)).verdict, Verdict::kTimeLimit);
   EXPECT_FALSE(scene.first->next().has_value());
   EXPECT_TRUE(state.killed);
+}
+
+TEST(ClientRequests, AFreezeWaitsForStartsThatAreUnderWay) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  Line other = scene.connect();
+  const std::uint32_t one = scene.open(*scene.first, 1), two = scene.open(*scene.first, 3);
+  scene.first->send(0, FrameType::kControl, 0, request(ControlOperation::kFreeze).bytes());
+  other.send(0, FrameType::kControl, 0, request(ControlOperation::kFreeze).bytes());
+  // Nothing else begins meanwhile.
+  scene.first->send(5, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kExec),
+                    proto::Fields().put(Tag::kArg, "program").bytes());
+  EXPECT_EQ(error_of(scene.first->next(FrameType::kClose)->payload), Code::kFailedPrecondition);
+  scene.started(one);
+  EXPECT_EQ(scene.first->next(FrameType::kEvent)->header.stream, 1u);
+  EXPECT_FALSE(state.frozen);
+  scene.exited(two, 127);  // it never started
+  EXPECT_EQ(field(scene.first->next(FrameType::kEvent)->payload, Tag::kFrozen), 1u);
+  EXPECT_EQ(field(other.next(FrameType::kEvent)->payload, Tag::kFrozen), 1u);
+  EXPECT_TRUE(state.frozen);
+}
+
+TEST(ClientRequests, AStartThatDoesNotEndKeepsTheSandboxFromBeingFrozen) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  scene.open(*scene.first, 1);
+  EXPECT_EQ(error_of(answer(*scene.first, request(ControlOperation::kFreeze))),
+            Code::kDeadlineExceeded);
+  EXPECT_FALSE(state.frozen);
+  EXPECT_NE(scene.open(*scene.first, 3), 0u);
+}
+
+TEST(ClientRequests, AThawEndsAFreezeThatHasNotBegun) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  const std::uint32_t number = scene.open(*scene.first, 1);
+  scene.first->send(0, FrameType::kControl, 0, request(ControlOperation::kFreeze).bytes());
+  scene.first->send(0, FrameType::kControl, 0, request(ControlOperation::kThaw).bytes());
+  EXPECT_EQ(error_of(scene.first->next(FrameType::kEvent)->payload), Code::kAborted);
+  EXPECT_EQ(field(scene.first->next(FrameType::kEvent)->payload, Tag::kFrozen), 0u);
+  scene.started(number);
+  EXPECT_EQ(scene.first->next(FrameType::kEvent)->header.stream, 1u);
+  EXPECT_FALSE(state.frozen);
+}
+
+TEST(ClientRequests, WhoWaitsForAFreezeIsBounded) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  scene.open(*scene.first, 1);
+  for (int i = 0; i < 65; ++i)
+    scene.first->send(0, FrameType::kControl, 0, request(ControlOperation::kFreeze).bytes());
+  EXPECT_EQ(error_of(scene.first->next(FrameType::kEvent)->payload), Code::kResourceExhausted);
 }
 
 TEST(ClientRequests, UsageIsTheWholeBoxs) {

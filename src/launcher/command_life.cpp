@@ -31,7 +31,7 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
     return fail(
         Error::precondition("on_refusal: kill needs a wall over whose channel descriptors travel; "
                             "this one's does not"));
-  if (frozen_ == Frozen::kYes)
+  if (frozen_ == Frozen::kYes || !freezing_.empty())
     return fail(Error::precondition(
         "the sandbox is paused; it takes commands once it is resumed (caisson resume)"));
   const bool keep = fields.number_or_none(Tag::kKeep).value_or(0) != 0;
@@ -70,7 +70,8 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
   }
   // Whoever else runs something in it meanwhile does not end it.
   stream.last = !keep && plan_.single != 0 && clients_.at(id).first;
-  guest_.send_with(last_stream_, frame.header.detail, payload, std::move(descriptors));
+  guest_.send_with(last_stream_, FrameType::kOpen, frame.header.detail, payload,
+                   std::move(descriptors));
   return {};
 }
 

@@ -71,8 +71,10 @@ void Supervisor::guest_event(Stream& stream, const proto::Frame& frame) {
     const auto fields = proto::FieldReader::parse(frame.payload);
     if (!fields) return guest_cheated("a bad EVENT frame");
     if (fields->has(Tag::kListener)) stream.command->set_listener(guest_.take_descriptor());
-    if (const auto pid = fields->number_or_none(Tag::kStarted); pid && stream.kept != nullptr)
-      stream.kept->pid = static_cast<std::uint32_t>(*pid);
+    if (const auto pid = fields->number_or_none(Tag::kStarted); pid) {
+      stream.started = true;
+      if (stream.kept != nullptr) stream.kept->pid = static_cast<std::uint32_t>(*pid);
+    }
   }
   Client* client = client_of(stream.client);
   if (client == nullptr) return;
@@ -119,6 +121,7 @@ void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view 
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   }
   const bool was_last = lives_for(stream);
+  if (reboot_ && reboot_->stream == id) finish_reboot(payload);
   streams_.erase(id);
   if (was_last) end("");
 }

@@ -44,8 +44,10 @@ struct Request {
     auto close_one = [&](bool named, std::uint32_t number) {
       if (named && number < owned.size()) owned[number].reset();
     };
-    close_one(plan.image != wall::PlanImage::kHost, plan.image_fd);
-    close_one(plan.image == wall::PlanImage::kMount, plan.image_file_fd);
+    for (const wall::PlanRoot& root : wall::image_roots(plan)) {
+      close_one(true, root.fd);
+      close_one(root.form == wall::PlanImage::kMount, root.file_fd);
+    }
     close_one(wall::lies_on_disk(plan), plan.layer_fd);
     for (const wall::PlanGrant& grant : plan.grants) close_one(true, grant.fd);
   }
@@ -179,7 +181,9 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
       return fail(error);
     }
     {
-      const wall::Handouts handouts = made.take_handouts();
+      // A kept sandbox's stay with it, for whoever asks (kHold).
+      const wall::Handouts handouts =
+          plan.life == Life::kKept ? wall::Handouts() : made.take_handouts();
       TRY(sys::send_message(control_fd, std::string(1, '\0') + wall::encode_handouts(handouts),
                             wall::descriptors_of(handouts)));
     }
@@ -310,7 +314,8 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
     if (!entered) return decltype(action())(fail(std::move(entered).error()));
     return action();
   };
-  if (auto swept = enter_and("sweep", [&] { return sweep(request->run_directory.get(), *wall); });
+  if (auto swept = enter_and(
+          "sweep", [&] { return sweep(request->run_directory.get(), *wall, Looks::kSome); });
       !swept) {
     tell_failure(control_fd, steps.name(std::move(swept).error()));
     return 1;

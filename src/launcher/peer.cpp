@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kReadSize = 128 * 1024;
 constexpr std::size_t kMaxWaiting = 64;
+constexpr std::size_t kKeptCapacity = 256 * 1024;
 
 }  // namespace
 
@@ -22,7 +23,7 @@ Peer::Peer(Fd socket) : socket_(std::move(socket)) {
 }
 
 short Peer::events() const {
-  const bool waiting = !urgent_.empty() || !data_.empty() || !current_.bytes.empty();
+  const bool waiting = !urgent_.rest().empty() || !data_.rest().empty();
   return static_cast<short>(POLLIN | (waiting ? POLLOUT : 0));
 }
 
@@ -55,55 +56,68 @@ Fd Peer::take_descriptor() {
   return fd;
 }
 
+void Peer::Queue::drop(std::size_t count) {
+  begin += count;
+  written += count;
+  if (begin == bytes.size()) {
+    bytes.clear();
+    begin = 0;
+    // What a reader that was slow for once made it grow to is given back.
+    if (bytes.capacity() > kKeptCapacity) bytes.shrink_to_fit();
+  } else if (begin > kKeptCapacity && begin > bytes.size() / 2) {
+    bytes.erase(0, begin);
+    begin = 0;
+  }
+}
+
+bool Peer::put(Lane lane, std::string_view frame) {
+  if (!broken_ && urgent_.rest().size() + data_.rest().size() + frame.size() > kMaxQueued)
+    broken_ = true;
+  if (broken_) return false;
+  queue(lane).bytes += frame;
+  return true;
+}
+
 void Peer::send(Lane lane, std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
                 std::string_view payload) {
-  if (broken_) return;
-  Item item{proto::encode_frame(stream, type, detail, payload), {}};
-  queued_ += item.bytes.size();
-  if (queued_ > kMaxQueued) {
-    broken_ = true;
-    return;
-  }
-  (lane == Lane::kUrgent ? urgent_ : data_).push_back(std::move(item));
+  put(lane, proto::encode_frame(stream, type, detail, payload));
 }
 
-void Peer::send_with(std::uint32_t stream, std::uint8_t detail, std::string_view payload,
-                     std::vector<Fd> descriptors) {
-  if (broken_) return;
-  Item item{proto::encode_frame(stream, proto::FrameType::kOpen, detail, payload),
-            std::move(descriptors)};
-  queued_ += item.bytes.size();
-  urgent_.push_back(std::move(item));
+void Peer::send_with(std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
+                     std::string_view payload, std::vector<Fd> descriptors) {
+  if (handed_.size() >= kMaxHanded) broken_ = true;
+  const std::uint64_t at = urgent_.written + urgent_.rest().size();
+  if (put(Lane::kUrgent, proto::encode_frame(stream, type, detail, payload)))
+    handed_.push_back({at, std::move(descriptors)});
 }
 
-bool Peer::write_item(Item& item) {
-  while (written_ < item.bytes.size()) {
-    std::vector<int> descriptors;
-    if (written_ == 0)
-      for (const Fd& fd : item.descriptors) descriptors.push_back(fd.get());
-    const ssize_t sent = sys::send_part(
-        socket_.get(), std::string_view(item.bytes).substr(written_), descriptors, MSG_DONTWAIT);
-    if (sent < 0) {
-      if (errno != EAGAIN) broken_ = true;
-      return false;
-    }
-    written_ += static_cast<std::size_t>(sent);
+// Of one frame, as much as the socket takes; whether it took anything.
+bool Peer::write_some() {
+  if (left_ == 0) {
+    lane_ = urgent_.rest().empty() ? Lane::kData : Lane::kUrgent;
+    if (queue(lane_).rest().empty()) return false;
+    left_ = proto::encoded_size(queue(lane_).rest());
   }
-  queued_ -= item.bytes.size();
-  written_ = 0;
+  Queue& from = queue(lane_);
+  const bool with_descriptors =
+      lane_ == Lane::kUrgent && !handed_.empty() && handed_.front().at == from.written;
+  std::vector<int> descriptors;
+  if (with_descriptors)
+    for (const Fd& fd : handed_.front().descriptors) descriptors.push_back(fd.get());
+  const ssize_t sent =
+      sys::send_part(socket_.get(), from.rest().substr(0, left_), descriptors, MSG_DONTWAIT);
+  if (sent < 0) {
+    if (errno != EAGAIN) broken_ = true;
+    return false;
+  }
+  if (with_descriptors) handed_.pop_front();
+  left_ -= static_cast<std::size_t>(sent);
+  from.drop(static_cast<std::size_t>(sent));
   return true;
 }
 
 void Peer::flush() {
-  while (!broken_) {
-    if (current_.bytes.empty()) {
-      std::deque<Item>& lane = urgent_.empty() ? data_ : urgent_;
-      if (lane.empty()) return;
-      current_ = std::move(lane.front());
-      lane.pop_front();
-    }
-    if (!write_item(current_)) return;
-    current_ = Item();
+  while (!broken_ && write_some()) {
   }
 }
 

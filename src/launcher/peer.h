@@ -2,9 +2,10 @@
 //
 // Reads what is there into whole frames and queues what goes out in two lanes, so that a signal or
 // a grant of credit never waits behind an upload: a frame of the urgent lane goes out at the next
-// frame boundary. Memory is bounded by the credit that the two ends granted each other, which the
-// supervisor checks; a queue beyond kMaxQueued means that a peer cheats, and the connection is
-// broken then. Non-blocking; one thread.
+// frame boundary. A lane is one run of bytes, so that many small frames cost no more than few large
+// ones. Memory is bounded by the credit that the two ends granted each other, which the supervisor
+// checks; more bytes than kMaxQueued, or more frames with descriptors than kMaxHanded, mean that a
+// peer cheats or reads nothing, and the connection is broken then. Non-blocking; one thread.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class Peer {
   enum class Lane : std::uint8_t { kUrgent, kData };
 
   static constexpr std::size_t kMaxQueued = 64u << 20;
+  static constexpr std::size_t kMaxHanded = proto::kMaxStreams;
 
   explicit Peer(Fd socket);
 
@@ -42,26 +44,38 @@ class Peer {
 
   void send(Lane lane, std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
             std::string_view payload);
-  // An OPEN frame with descriptors, which are duplicated: they may be closed after the call.
-  void send_with(std::uint32_t stream, std::uint8_t detail, std::string_view payload,
-                 std::vector<Fd> descriptors);
+  // In the urgent lane, with descriptors.
+  void send_with(std::uint32_t stream, proto::FrameType type, std::uint8_t detail,
+                 std::string_view payload, std::vector<Fd> descriptors);
   // Writes as much as the socket takes.
   void flush();
 
  private:
-  struct Item {
+  // Whole frames one behind the other; the first may be partly written.
+  struct Queue {
     std::string bytes;
+    std::size_t begin = 0;
+    std::uint64_t written = 0;  // since ever
+
+    std::string_view rest() const { return std::string_view(bytes).substr(begin); }
+    void drop(std::size_t count);
+  };
+  // Descriptors that go with the urgent frame which begins there.
+  struct Handed {
+    std::uint64_t at = 0;
     std::vector<Fd> descriptors;
   };
-  bool write_item(Item& item);
+  Queue& queue(Lane lane) { return lane == Lane::kUrgent ? urgent_ : data_; }
+  bool put(Lane lane, std::string_view frame);
+  bool write_some();
 
   Fd socket_;
   proto::Decoder decoder_;
   std::deque<Fd> received_;
-  std::deque<Item> urgent_, data_;
-  Item current_;  // partly written
-  std::size_t written_ = 0;
-  std::size_t queued_ = 0;
+  Queue urgent_, data_;
+  std::deque<Handed> handed_;
+  Lane lane_ = Lane::kUrgent;  // of the frame that is being written
+  std::size_t left_ = 0;       // of that frame; 0: none is
   bool broken_ = false;
   bool ended_ = false;
 };

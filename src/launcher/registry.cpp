@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -25,6 +26,9 @@ constexpr const char* kState = "state";
 constexpr const char* kNewState = "state.new";
 constexpr const char* kFiles[] = {"socket", "info", kState, kNewState, "lock"};
 constexpr std::size_t kMostState = 256;
+// Directories that a start looks into: with hundreds of living ones looking into all of them would
+// cost it more than anything else.
+constexpr std::size_t kSomeLooks = 32;
 
 Result<Fd> open_sandboxes(int run_directory_fd) {
   if (::mkdirat(run_directory_fd, "sandboxes", 0700) != 0 && errno != EEXIST)
@@ -123,7 +127,7 @@ Status Registration::remove() {
   return remove_directory(sandboxes_.get(), directory_.get(), id_);
 }
 
-Result<int> sweep(int run_directory_fd, wall::Wall& wall) {
+Result<int> sweep(int run_directory_fd, wall::Wall& wall, Looks looks) {
   TRY_ASSIGN(const Fd sandboxes, open_sandboxes(run_directory_fd));
   std::vector<std::string> names;
   const int listing = ::openat(sandboxes.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -141,6 +145,12 @@ Result<int> sweep(int run_directory_fd, wall::Wall& wall) {
   TRY_ASSIGN(const Fd sweeping, open_lock(run_directory_fd, "sweep"));
   if (::flock(sweeping.get(), LOCK_EX | LOCK_NB) != 0) return 0;
   image::sweep_host_etc(run_directory_fd);
+  if (looks == Looks::kSome && names.size() > kSomeLooks) {
+    // Elsewhere each time, so that all are looked at before long.
+    const std::size_t start = sys::monotonic_us() % names.size();
+    std::rotate(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(start), names.end());
+    names.resize(kSomeLooks);
+  }
   int count = 0;
   for (const std::string& name : names) {
     auto dead = sys::openat2(sandboxes.get(), name, O_RDONLY | O_DIRECTORY, 0,

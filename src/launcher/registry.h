@@ -50,9 +50,12 @@ class Registration {
 // of reading it.
 Result<std::optional<SandboxState>> read_state(int directory_fd);
 
-// Removes every sandbox whose owners are dead: what its journal names, then its directory. Returns
-// how many. Another sweep at the same time does the work instead.
-Result<int> sweep(int run_directory_fd, wall::Wall& wall);
+// How many directories a sweep looks into: all, or of many only some, others each time.
+enum class Looks : bool { kSome, kAll };
+
+// Removes the sandboxes whose owners are dead: what their journals name, then their directories.
+// Returns how many. Another sweep at the same time does the work instead.
+Result<int> sweep(int run_directory_fd, wall::Wall& wall, Looks looks);
 
 // Removes one sandbox whose launcher was killed, once its supervisor is dead too (the kernel kills
 // it with its launcher). Error: what stays, or that somebody of it still lives after `patience_ms`.

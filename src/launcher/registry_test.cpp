@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "wall/namespace/namespace_wall.h"
+
 namespace caisson::launcher {
 namespace {
 
@@ -64,6 +66,46 @@ TEST_F(State, GoesWithTheSandbox) {
   std::ofstream(place() / "state.new") << "half";
   EXPECT_TRUE(registration_->remove().has_value());
   EXPECT_FALSE(std::filesystem::exists(place()));
+}
+
+class Sweep : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = ::testing::TempDir() + "registry-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    run_ = Fd(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (int number = 0; number < kDead; ++number) {
+      // Dropped at once: its lock is free.
+      ASSERT_TRUE(Registration::create(run_.get(), "dead" + std::to_string(number)));
+    }
+    auto made = Registration::create(run_.get(), "alive");
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+    alive_.emplace(std::move(*made));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  int sweep(Looks looks) { return launcher::sweep(run_.get(), *wall_, looks).value_or(-1); }
+
+  static constexpr int kDead = 100;
+  std::filesystem::path folder_;
+  Fd run_;
+  std::optional<Registration> alive_;
+  std::unique_ptr<wall::Wall> wall_ = wall::make_namespace_wall();
+};
+
+TEST_F(Sweep, OfAllLeavesWhoLives) {
+  EXPECT_EQ(sweep(Looks::kAll), kDead);
+  EXPECT_EQ(sweep(Looks::kAll), 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "sandboxes" / "alive"));
+}
+
+TEST_F(Sweep, OfSomeLooksAtFewAndBeforeLongAtAll) {
+  const int first = sweep(Looks::kSome);
+  EXPECT_GE(first, 31);
+  EXPECT_LE(first, 32);
+  int removed = first;
+  for (int start = 0; start < 10 && removed < kDead; ++start) removed += sweep(Looks::kSome);
+  EXPECT_EQ(removed, kDead);
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ Supervisor::Supervisor(SupervisorInput input)
   if (plan_.life == Life::kMainCommand) kept_.add_main();
   if (plan_.life == Life::kKept && plan_.timeout_ms != 0)
     deadline_us_ = sys::monotonic_us() + plan_.timeout_ms * 1000;
+  if (!unborn()) take_layer();
 }
 
 void Supervisor::greet() {
@@ -80,6 +81,7 @@ bool Supervisor::take_birth() {
     return false;
   }
   greet_by_us_ = sys::monotonic_us() + kGreetingUs;
+  take_layer();
   // What was asked for before begins now. The guest is asked already for what is not wanted any
   // more.
   for (auto& [number, stream] : streams_) {
@@ -132,7 +134,7 @@ void Supervisor::check_commands() {
     if (stream.command == nullptr) continue;
     if (stream.command->ending()) {
       // What is frozen may not be able to end yet (cgroup v1).
-      if (frozen_ == Frozen::kYes) continue;
+      if (stands_still()) continue;
       const std::uint64_t since = stream.command->ending_since_us();
       if (now >= since + 2 * kEndPatienceUs)
         return end("the guest did not end a command that was killed");
@@ -142,7 +144,7 @@ void Supervisor::check_commands() {
     if (now < stream.command->next_check_us()) continue;
     if (!stream.command->check(now)) continue;
     // The sandbox would end with it.
-    if (frozen_ == Frozen::kYes && lives_for(stream)) return end("its command's time is over");
+    if (stands_still() && lives_for(stream)) return end("its command's time is over");
     kill_command(number, stream);
   }
 }
@@ -151,11 +153,13 @@ std::uint64_t Supervisor::next_deadline() const {
   std::uint64_t next = greeted_ ? kNever : greet_by_us_;
   if (accept_again_us_ > sys::monotonic_us()) next = std::min(next, accept_again_us_);
   if (deadline_us_ != 0) next = std::min(next, deadline_us_);
+  if (!freezing_.empty()) next = std::min(next, freeze_by_us_);
+  if (hold_asked_) next = std::min(next, hold_by_us_);
   next = std::min(next, kept_.next_forget_us());
   if (unborn()) return next;
   for (const auto& [number, stream] : streams_) {
     if (stream.command == nullptr) continue;
-    if (frozen_ == Frozen::kYes && stream.command->ending()) continue;
+    if (stands_still() && stream.command->ending()) continue;
     const std::uint64_t patience = stream.cut ? 2 * kEndPatienceUs : kEndPatienceUs;
     next = std::min(next, stream.command->ending() ? stream.command->ending_since_us() + patience
                                                    : stream.command->next_check_us());
@@ -214,6 +218,8 @@ void Supervisor::turn() {
     if (found->second.command->take_refusal(ready)) kill_command(number, found->second);
   }
   if ((entries[4].revents & POLLIN) != 0) accept_client();
+  freeze_when_started();
+  hold_when_started();
   check_commands();
 }
 
@@ -264,7 +270,10 @@ Status Supervisor::run() {
       client.peer.flush();
       if (client.peer.broken()) lost.push_back(id);
     }
-    for (const std::uint64_t id : lost) drop_client(id);
+    for (const std::uint64_t id : lost) {
+      if (client_of(id) != nullptr) drop_client(id);
+    }
+    take_waiting();
     if (guest_.broken()) guest_gone("the guest closed its channel");
     if (!ended_) turn();
   }

@@ -40,6 +40,9 @@ struct BoxState {
   std::atomic<bool> killed = false;
   std::atomic<bool> frozen = false;
   bool freezes = true;
+  std::atomic<int> boots = 0;
+  // What the box hands out; a directory as the layer.
+  bool hands_out = false;
   wall::Usage usage;
   // Readable once the guest is born; -1: it has been. One byte of anything but 'b' is a failure.
   std::atomic<int> birth_fd = -1;
@@ -87,6 +90,10 @@ class FakeBox final : public wall::Box {
     state_.frozen = false;
     return {};
   }
+  Status renew_boot_id() override {
+    ++state_.boots;
+    return {};
+  }
   Status kill() override {
     state_.killed = true;
     const std::uint64_t one = 1;
@@ -105,7 +112,15 @@ class FakeBox final : public wall::Box {
     if (!born) return fail(Error::internal("not born"));
     return {};
   }
-  wall::Handouts take_handouts() override { return {}; }
+  wall::Handouts take_handouts() override {
+    wall::Handouts handouts;
+    if (!state_.hands_out) return handouts;
+    handouts.layer = Fd(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    handouts.record = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    handouts.uid_lines = "0 100000 65536\n";
+    handouts.gid_lines = "0 200000 65536\n";
+    return handouts;
+  }
 
  private:
   BoxState& state_;
@@ -156,6 +171,7 @@ class Line {
       char room[65536];
       const sys::ReceivedPart part = sys::receive_part(socket_.get(), room);
       if (part.count <= 0) return std::nullopt;
+      descriptors_seen += part.descriptors.size();
       decoder_.feed({room, static_cast<std::size_t>(part.count)});
     }
   }
@@ -167,6 +183,7 @@ class Line {
     }
   }
   void hang_up() { socket_.reset(); }
+  std::size_t descriptors_seen = 0;  // that have come so far
 
  private:
   Fd socket_;

@@ -1,7 +1,8 @@
 // What one supervisor keeps and does, shared by the files that make it up: supervisor.cpp (its
 // loop, its times, its end), guest_frames.cpp (what the guest sends), client_frames.cpp (clients
 // and what they send), client_requests.cpp (what they ask of the sandbox itself), command_life.cpp
-// (a command's start, end and verdict), kept_life.cpp (commands that survive their client).
+// (a command's start, end and verdict), kept_life.cpp (commands that survive their client),
+// stillness.cpp (a sandbox that is held for a reader of its files, or booted anew).
 //
 // Streams are numbered by the supervisor on the guest's side and by each client on its own;
 // `streams_` is keyed by the guest's number. Nothing here is meant for other folders: they include
@@ -9,6 +10,8 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +28,8 @@
 
 namespace caisson::launcher {
 
+// Starts that are under way are waited for so long before a sandbox is frozen.
+inline constexpr std::uint64_t kStartPatienceUs = 2'000'000;
 inline constexpr std::size_t kChannels = 3;  // of a stream: proto::Channel
 
 struct Client {
@@ -44,6 +49,7 @@ struct Stream {
   std::int64_t to_guest[kChannels] = {};    // credit that the client may still use
   KeptCommand* kept = nullptr;              // of a command whose output is kept
   std::size_t held_back[kChannels] = {};    // credit that waits for its readers
+  bool started = false;                     // kExec: the guest has said so
   bool last = false;                        // the only one of a single sandbox
   bool cut = false;  // the guest was told that nobody waits for the output any more
 };
@@ -101,16 +107,58 @@ class Supervisor {
   Status take_on_stream(std::uint32_t id, Stream& stream, const proto::Frame& frame);
   Status open_stream(std::uint64_t id, const proto::Frame& frame);
 
+  // A request that is answered later.
+  struct Asked {
+    std::uint64_t client;
+    proto::Fields head;  // of the answer
+  };
+
   // client_requests.cpp
   Status take_request(std::uint64_t id, const proto::Frame& frame);
-  // Of kSetDeadline to kUsage: the fields of the answer.
+  // kFreeze, which is answered once no command's start is under way: until then it is in no group
+  // of version 1, and a freeze would not hold it.
+  void begin_freeze(std::uint64_t id, const proto::Fields& head);
+  void freeze_when_started();
+  void answer_freeze(const Result<proto::Fields>& result);
+  bool starts_something() const;
+  // Of the others from kSetDeadline to kUsage: the fields of the answer.
   Result<proto::Fields> answer(proto::ControlOperation operation, const proto::FieldReader& fields);
   Result<proto::Fields> set_deadline(const proto::FieldReader& fields);
   Result<proto::Fields> set_frozen(Frozen wanted);
   Result<proto::Fields> tell_usage();
   void list_commands(Client& client, const proto::Fields& head) const;
   void tell_state();
+  void send_answer(std::uint64_t id, const proto::Fields& head, const Result<proto::Fields>& result,
+                   std::vector<Fd> descriptors = {});
   std::uint64_t deadline_ms() const;
+
+  // stillness.cpp
+  // From the box that has been born.
+  void take_layer();
+  // Whether nothing that commands run can go on, or end.
+  bool stands_still() const {
+    return frozen_ == Frozen::kYes || (holder_ != 0 && !hold_asked_);
+  }
+  // Answered when everything stands still. What is opened from now on waits.
+  void begin_hold(std::uint64_t id, const proto::Fields& head);
+  // As freeze_when_started().
+  void hold_when_started();
+  Result<proto::Fields> hold(std::vector<Fd>& descriptors);
+  // By the client that holds it, or at its end.
+  void release();
+  // Whether a client's frame has to wait until the sandbox goes on; then it is taken.
+  bool must_wait(std::uint64_t id, const proto::Frame& frame);
+  // What waited, once nothing stands in its way. Clients may be dropped by that.
+  void take_waiting();
+  void forget_waiting(std::uint64_t id);
+  struct Waiting {
+    std::uint64_t client;
+    proto::Frame frame;
+  };
+  void drop_waiting(const std::function<bool(const Waiting&)>& which);
+  Status reboot(std::uint64_t id, const proto::Fields& head, const proto::FieldReader& fields);
+  // Everything that ran has ended, as far as the guest knows.
+  void finish_reboot(std::string_view close);
 
   // command_life.cpp
   Status open_command(std::uint64_t id, const proto::Frame& frame,
@@ -168,8 +216,24 @@ class Supervisor {
   bool main_opened_ = false;  // the main command, where the sandbox lives for one
   bool settled_ = false;      // whoever made a kept sandbox may go
   Frozen frozen_ = Frozen::kNo;
+  // Who waits for a freeze that has not begun, with the head of the answer.
+  std::vector<Asked> freezing_;
+  std::uint64_t freeze_by_us_ = 0;
   std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
   KeptCommands kept_;
+  wall::Handouts layer_;      // of a kept sandbox whose files can be read from outside
+  std::uint64_t holder_ = 0;  // the client for whom everything stands still
+  std::optional<Asked> hold_asked_;  // it does not yet
+  std::uint64_t hold_by_us_ = 0;
+  struct Reboot {
+    Asked asked;
+    std::uint32_t stream;  // the guest's
+    Frozen then;
+  };
+  std::optional<Reboot> reboot_;
+  // What clients opened meanwhile, with what they sent on those streams.
+  std::deque<Waiting> waiting_;
+  std::size_t waiting_bytes_ = 0;
 };
 
 // What a HELLO frame of ours says, and the check of the other side's.

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 5;
+constexpr std::uint16_t kVersion = 6;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -125,8 +125,8 @@ class Reader {
   std::optional<Error> fault_;
 };
 
-// The order of the fields, once for both directions; `plan` is const for a Writer. The grants come
-// between and are counted by the caller.
+// The order of the fields, once for both directions; `plan` is const for a Writer. The lower roots
+// and the grants come between and are counted by the caller.
 template <typename Archive, typename PlanType>
 void transfer_head(Archive& archive, PlanType& plan) {
   archive.text(plan.id, "id");
@@ -173,6 +173,14 @@ void transfer_grant(Archive& archive, GrantType& grant) {
   archive.flag(grant.cover, "grant.cover");
   archive.number(grant.owner_uid, "grant.owner_uid");
   archive.number(grant.owner_gid, "grant.owner_gid");
+}
+
+template <typename Archive, typename LowerType>
+void transfer_lower(Archive& archive, LowerType& lower) {
+  archive.image(lower.form, "below.form");
+  archive.number(lower.fd, "below.fd");
+  archive.number(lower.id_base, "below.id_base");
+  archive.number(lower.file_fd, "below.file_fd");
 }
 
 void transfer_list(Writer& writer, const std::vector<std::string>& list, std::size_t,
@@ -245,6 +253,17 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   }
 }
 
+void check_lower(Reader& reader, const Plan& plan, const PlanRoot& lower,
+                 std::size_t descriptor_count) {
+  if (plan.image == PlanImage::kHost || lower.form == PlanImage::kHost) {
+    reader.refuse("below.form", "a root under or of the host image", "roots of an image alone");
+  }
+  reader.below(lower.fd, descriptor_count, "below.fd");
+  reader.below(lower.id_base, kNoId - policy::kMaxId, "below.id_base");
+  reader.below(lower.file_fd, lower.form == PlanImage::kMount ? descriptor_count : 1,
+               "below.file_fd");
+}
+
 void check_grant(Reader& reader, const Plan& plan, const PlanGrant& grant,
                  std::size_t descriptor_count) {
   reader.below(grant.fd, descriptor_count, "grant.fd");
@@ -275,6 +294,16 @@ Status check_id(std::string_view id) {
   return {};
 }
 
+std::vector<PlanRoot> image_roots(const Plan& plan) {
+  if (plan.image == PlanImage::kHost) return {};
+  std::vector<PlanRoot> roots = {{.form = plan.image,
+                                  .fd = plan.image_fd,
+                                  .id_base = plan.image_id_base,
+                                  .file_fd = plan.image_file_fd}};
+  roots.insert(roots.end(), plan.below.begin(), plan.below.end());
+  return roots;
+}
+
 bool lies_on_disk(const Plan& plan) {
   return plan.layer == static_cast<std::uint8_t>(policy::LayerKind::kQuota);
 }
@@ -284,6 +313,8 @@ std::string encode(const Plan& plan) {
   writer.number(kMagic, "magic");
   writer.number(kVersion, "version");
   transfer_head(writer, plan);
+  writer.number(static_cast<std::uint32_t>(plan.below.size()), "below");
+  for (const PlanRoot& lower : plan.below) transfer_lower(writer, lower);
   writer.number(static_cast<std::uint32_t>(plan.grants.size()), "grants");
   for (const PlanGrant& grant : plan.grants) transfer_grant(writer, grant);
   transfer_list(writer, plan.directories, kMaxPlanDirectories, "directories");
@@ -314,6 +345,14 @@ Result<Plan> decode_plan(std::string_view bytes, std::size_t descriptor_count) {
   transfer_head(reader, plan);
   if (reader.ok()) check_head(reader, plan, descriptor_count);
   std::uint32_t count = 0;
+  reader.number(count, "below");
+  reader.below(count, kMaxPlanBelow + 1, "below");
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    PlanRoot lower;
+    transfer_lower(reader, lower);
+    if (reader.ok()) check_lower(reader, plan, lower, descriptor_count);
+    plan.below.push_back(lower);
+  }
   reader.number(count, "grants");
   reader.below(count, policy::kMaxGrants + 1, "grants");
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {

@@ -24,6 +24,13 @@ enum class PlanImage : std::uint8_t {
   kMount = 2,      // a detached, read-only mount that is this sandbox's own: root alone
 };
 
+// A root directory of an image, one of a stack of overlay's lower directories; the fields are as
+// the plan's own of the uppermost.
+struct PlanRoot {
+  PlanImage form = PlanImage::kDirectory;  // never kHost
+  std::uint32_t fd = 0, id_base = 0, file_fd = 0;
+};
+
 struct PlanGrant {
   std::uint32_t fd = 0;  // index into the descriptors
   std::string to;        // absolute, normalised path inside
@@ -42,6 +49,7 @@ struct Plan {
   // erofs file, which has the image's own ids.
   std::uint32_t image_id_base = 0;
   std::uint32_t image_file_fd = 0;  // index; kMount: the file that is mounted, for limits of I/O
+  std::vector<PlanRoot> below;      // what the image lies over, the next one first
   std::vector<PlanGrant> grants;
   // Made where they are missing, owned by the command's user: the image's volumes and the working
   // directory that it names. Absolute and normalised.
@@ -87,6 +95,9 @@ struct Plan {
   bool limits_io() const { return (io_read | io_write | io_read_ops | io_write_ops) != 0; }
 };
 
+// All root directories of the image, the uppermost first; of the host image none.
+std::vector<PlanRoot> image_roots(const Plan& plan);
+
 // Whether the writable layer lies on disk (layer: quota) and takes no memory.
 bool lies_on_disk(const Plan& plan);
 
@@ -94,6 +105,7 @@ bool lies_on_disk(const Plan& plan);
 // out of range or not normalised.
 inline constexpr std::size_t kMaxPlanBytes = 160 * 1024;
 inline constexpr std::size_t kMaxPlanDescriptors = 128;
+inline constexpr std::size_t kMaxPlanBelow = 7;
 inline constexpr std::size_t kMaxPlanDirectories = 64;
 inline constexpr std::size_t kMaxPlanEnvironment = 2048;
 // Names, values and their ends together: they travel in one frame with each command

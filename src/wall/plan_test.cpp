@@ -119,6 +119,26 @@ TEST(Plan, AMountComesWithItsFile) {
   EXPECT_EQ(decoded->image_file_fd, 3u);
 }
 
+TEST(Plan, RootsLieUnderTheImageInTheirOrder) {
+  Plan plan = full_plan();
+  plan.below = {{.form = PlanImage::kDirectory, .fd = 2, .id_base = 0x70000000},
+                {.form = PlanImage::kMount, .fd = 3, .file_fd = 1}};
+  const auto decoded = decode_plan(encode(plan), kDescriptors);
+  ASSERT_TRUE(decoded) << decoded.error().message();
+  const std::vector<PlanRoot> roots = image_roots(*decoded);
+  ASSERT_EQ(roots.size(), 3u);
+  EXPECT_EQ(roots[0].fd, plan.image_fd);
+  EXPECT_EQ(roots[0].id_base, plan.image_id_base);
+  EXPECT_EQ(roots[1].form, PlanImage::kDirectory);
+  EXPECT_EQ(roots[1].fd, 2u);
+  EXPECT_EQ(roots[1].id_base, 0x70000000u);
+  EXPECT_EQ(roots[2].form, PlanImage::kMount);
+  EXPECT_EQ(roots[2].fd, 3u);
+  EXPECT_EQ(roots[2].file_fd, 1u);
+  EXPECT_EQ(encode(*decoded), encode(plan));
+  EXPECT_TRUE(image_roots(Plan()).empty());
+}
+
 TEST(Plan, RefusesEveryTruncation) {
   const std::string bytes = encode(full_plan());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -166,7 +186,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 5"));
+              HasSubstr("plan: version: found 9; allowed is 6"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -194,6 +214,21 @@ TEST(Plan, RefusesEachValueOutOfRange) {
          p.image_fd = 4;
        },
        "plan: image_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.below.resize(8); }, "plan: below: found 8; allowed is 0 to 7"},
+      {[](Plan& p) { p.below = {{.fd = 4}}; }, "plan: below.fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.below = {{.id_base = 0xffffffff}}; }, "plan: below.id_base: found"},
+      {[](Plan& p) { p.below = {{.file_fd = 1}}; }, "plan: below.file_fd: found 1"},
+      {[](Plan& p) { p.below = {{.form = PlanImage::kMount, .file_fd = 4}}; },
+       "plan: below.file_fd: found 4"},
+      {[](Plan& p) { p.below = {{.form = PlanImage::kHost}}; }, "plan: below.form: found"},
+      {[](Plan& p) { p.below = {{.form = static_cast<PlanImage>(3)}}; },
+       "plan: below.form: found 3"},
+      {[](Plan& p) {
+         p.image = PlanImage::kHost;
+         p.image_fd = p.image_id_base = p.keep_layer = 0;
+         p.below.resize(1);
+       },
+       "plan: below.form: found"},
       {[](Plan& p) { p.workdir = "app"; }, "plan: workdir: found"},
       {[](Plan& p) { p.directories[1] = "/a/../b"; }, "plan: directories: found"},
       {[](Plan& p) { p.directories.resize(65, "/a"); }, "plan: directories: found 65"},

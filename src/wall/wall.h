@@ -73,6 +73,8 @@ class Box {
   // would not stop (then nothing is held).
   virtual Status freeze() = 0;
   virtual Status thaw() = 0;
+  // Nothing runs inside but the guest: what comes now sees another boot_id(4) than before.
+  virtual Status renew_boot_id() = 0;
   // Ends all of it; returns at once, end_fd() tells when it is done.
   virtual Status kill() = 0;
   // After that: nobody will ask for usage any more, what it is counted by may go.

@@ -84,6 +84,17 @@ class Hostile(support.CallerTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(done.out.startswith("sandbox\n"), done)
 
+    def test_etc_stays_the_images_own_beside_what_is_generated(self):
+        etc = tarfile.TarInfo()
+        etc.type, etc.mode, etc.uid, etc.gid = tarfile.DIRTYPE, 0o711, 33, 50
+        self.image({"etc": etc, "etc/kept": "kept\n", "etc/hostname": "other\n"})
+        done = self.run_odd("--", "cat", "/etc/kept", "/etc/hostname")
+        self.assertEqual((done.returncode, done.out), (0, "kept\nsandbox\n"), done)
+        done = self.run_odd("--", "ls", "-ldn", "/etc")
+        self.assertTrue(done.out.startswith("drwx--x--x "), done)
+        if self.caller.kind == "root":
+            self.assertEqual(done.out.split()[2:4], ["33", "50"], done)
+
     def test_a_pipe_as_passwd_names_no_user(self):
         self.image({"etc/passwd": fifo(), "etc/group": fifo()})
         done = self.run_odd("--user", "1000", "--", "sh", "-c", "echo ran")

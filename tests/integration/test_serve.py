@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
 """What a server that dies or is stopped leaves, and what the next one finds: sandboxes, their running
 commands, deadlines and states. By E2B's wire as it is, without an SDK."""
-import json
+import concurrent.futures
 import pathlib
 import signal
-import struct
 import sys
 import time
 import unittest
-import urllib.error
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
 import serve_lab  # noqa: E402
+import wire  # noqa: E402
 
 TAG = "long one"
 
@@ -31,35 +29,14 @@ class Restart(unittest.TestCase):
         self.assertEqual(self.server.end_sandboxes(), [])
         self.server.start()
 
-    def ask(self, method, path, body=None, sandbox=None):
-        """(status, answer)"""
-        headers = {"X-API-KEY": self.server.key, "Content-Type": "application/json"}
-        if sandbox:
-            headers |= {"E2b-Sandbox-Id": sandbox["sandboxID"], "X-Access-Token": sandbox["envdAccessToken"]}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.server.address["url"] + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                text = answer.read()
-                return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
+    def ask(self, *arguments, **values):
+        return wire.Wire(self.server).ask(*arguments, **values)
 
     def create(self, **values):
-        status, sandbox = self.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300, **values})
-        self.assertEqual(status, 201, sandbox)
-        return sandbox
+        return wire.Wire(self.server).create(**values)
 
     def start(self, sandbox, command):
-        """Starts a command and goes away as soon as it runs; its pid inside."""
-        message = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", command]}, "tag": TAG}).encode()
-        headers = {"E2b-Sandbox-Id": sandbox["sandboxID"], "X-Access-Token": sandbox["envdAccessToken"],
-                   "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
-        request = urllib.request.Request(self.server.address["url"] + "/process.Process/Start",
-                                         b"\0" + struct.pack(">I", len(message)) + message, headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            length = struct.unpack(">xI", answer.read(5))[0]
-            return json.loads(answer.read(length))["event"]["start"]["pid"]
+        return wire.Wire(self.server).start(sandbox, command, TAG)
 
     def listed(self):
         return {found["sandboxID"]: found for found in self.ask("GET", "/v2/sandboxes")[1]}
@@ -69,6 +46,7 @@ class Restart(unittest.TestCase):
         pid = self.start(running, "while sleep 0.1; do echo x >>/tmp/ticks; done")
         self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/pause", {})[0], 204)
         before = self.listed()
+        self.ask("GET", f"/v2/sandboxes/{running['sandboxID']}/logs")  # what is logged is written by then
 
         self.server.stop(signal.SIGKILL)
         # What ends meanwhile is not there afterwards.
@@ -93,6 +71,13 @@ class Restart(unittest.TestCase):
             lambda: len(self.ask("GET", "/files?path=/tmp/ticks", sandbox=running)[1]) > ticks, 10))
         self.assertEqual(self.ask("GET", "/envs", sandbox=running)[1]["X"], "secret")
         self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/connect", {"timeout": 60})[0], 201)
+        # The logs go on, and that of one that is gone can be read.
+        messages = {name: [entry["message"] for entry in self.ask("GET", f"/v2/sandboxes/{name}/logs")[1]["logs"]]
+                    for name in (running["sandboxID"], paused["sandboxID"], dead["sandboxID"])}
+        self.assertEqual(messages[running["sandboxID"]], ["the sandbox was made", "a process started"])
+        self.assertEqual(messages[paused["sandboxID"]],
+                         ["the sandbox was made", "the sandbox was paused", "the sandbox was resumed"])
+        self.assertEqual(messages[dead["sandboxID"]], ["the sandbox was made", "the sandbox ended while no server ran"])
         self.assertEqual(self.ask("DELETE", f"/sandboxes/{running['sandboxID']}")[0], 204)
         self.assertEqual(self.ask("GET", "/health", sandbox=running)[0], 502)
 
@@ -118,6 +103,27 @@ class Restart(unittest.TestCase):
         self.assertEqual(self.server.stop(), 0)
         self.assertTrue(harness.wait_until(lambda: self.server.sandboxes() == [sandbox["sandboxID"]], 10),
                         self.server.sandboxes())
+
+    def test_a_teams_quota_holds_in_a_burst(self):
+        state = self.server.caller.env["CAISSON_STATE_DIR"]
+        done = self.server.caller.caisson("team", "create", "small", "--max-running", "2", "--max-memory", "64MiB",
+                                          "--max-lifetime", "2m", "--state-dir", state)
+        self.assertEqual(done.returncode, 0, done)
+        self.server.key, key = self.server.new_key("--team", "small"), self.server.key
+        self.addCleanup(setattr, self.server, "key", key)
+        wanted = {"templateID": "base", "timeout": 100}
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda _: self.ask("POST", "/v2/sandboxes", wanted), range(8)))
+        self.assertEqual(sorted(status for status, _ in answers), [201] * 2 + [429] * 6)
+        for status, answer in answers:
+            if status == 429:
+                answer = json.loads(answer)
+                self.assertEqual(answer["code"], 429)
+                self.assertIn("2 running sandboxes", answer["message"])
+        self.assertEqual({found["memoryMB"] for found in self.listed().values()}, {64})
+        status, answer = self.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 121})
+        self.assertEqual(status, 400, answer)
+        self.assertIn(b'caisson_sandboxes_refused_total{limit="team"} 6\n', self.ask("GET", "/metrics")[1])
 
     def test_a_second_server_of_the_same_folders_is_refused(self):
         caller = self.server.caller

@@ -7,6 +7,7 @@
 namespace caisson::api::e2b {
 namespace {
 
+constexpr std::chrono::seconds kUsualLifeV1{15};
 constexpr std::size_t kMostTokens = 5, kMostVolumes = 64;
 
 Error missing(const Object& body, std::string_view key, std::string_view allowed) {
@@ -88,7 +89,11 @@ Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect di
   wanted.template_name = std::move(*name);
 
   TRY_ASSIGN(const auto timeout, body.integer("timeout", 1, kMostSeconds));
-  wanted.timeout = std::chrono::seconds(timeout.value_or(dialect == Dialect::kV1 ? 15 : 300));
+  if (timeout.has_value()) {
+    wanted.timeout = std::chrono::seconds(*timeout);
+  } else if (dialect == Dialect::kV1) {
+    wanted.timeout = kUsualLifeV1;
+  }
   TRY_ASSIGN(const auto secure, body.truth("secure"));
   wanted.secure = dialect == Dialect::kV2 || secure.value_or(false);
   TRY(read_lifecycle(body, wanted));

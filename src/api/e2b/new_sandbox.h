@@ -10,7 +10,7 @@ namespace caisson::api::e2b {
 
 // Clients before 2.51 ask at /sandboxes, where a sandbox is open unless `secure` and lives for 15
 // seconds unless told otherwise; the others at /v2/sandboxes, where it is always secure and lives
-// for 300.
+// as long as the server has it (300 seconds, as E2B, where nobody says otherwise).
 enum class Dialect : std::uint8_t { kV1, kV2 };
 
 // Errors: invalid_argument naming the field; unimplemented for what this server does not have.

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "api/sandbox_fields.h"
-
 namespace caisson::api::e2b {
 namespace {
 
@@ -11,23 +9,11 @@ io::Async<Result<Answer>> refuse(const char* sentence) {
   co_return fail({Code::kUnimplemented, sentence});
 }
 
-io::Async<Result<Answer>> snapshots(Call&) {
-  return refuse("this server takes no snapshots of sandboxes and makes no forks of them");
-}
-// A sandbox that is not there is said so first: clients tell the two apart.
-io::Async<Result<Answer>> snapshot_of(Call& call) {
-  const std::string& id = call.parameter(0);
-  if (call.backend.fleet.find(call.team, id) == nullptr) co_return fail(no_such_sandbox(id));
-  co_return co_await snapshots(call);
-}
 io::Async<Result<Answer>> pushed(Call&) {
   return refuse(
       "this server takes no images that were built elsewhere and pushed; a template is built by "
       "its "
       "steps (POST /v3/templates)");
-}
-io::Async<Result<Answer>> logs(Call&) {
-  return refuse("this server keeps no log of a sandbox; a command's output goes to its client");
 }
 io::Async<Result<Answer>> volumes(Call&) {
   return refuse("this server has no volumes");
@@ -41,11 +27,6 @@ io::Async<Result<Answer>> teams(Call&) {
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/sandboxes/{sandboxID}/fork", snapshot_of},
-    {"POST", "/sandboxes/{sandboxID}/snapshots", snapshot_of},
-    {"GET", "/snapshots", snapshots},
-    {"GET", "/sandboxes/{sandboxID}/logs", logs},
-    {"GET", "/v2/sandboxes/{sandboxID}/logs", logs},
     {"POST", "/templates", pushed},
     {"POST", "/templates/{templateID}", pushed},
     {"POST", "/templates/{templateID}/builds/{buildID}", pushed},

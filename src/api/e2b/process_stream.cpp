@@ -1,6 +1,8 @@
 // process.Process, Start and Connect: what a process says, from its birth or from now on to its
 // end. A process outlives whoever reads it.
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "api/e2b/messages.h"
 #include "api/e2b/methods.h"
@@ -44,13 +46,19 @@ Value data_message(Terminal terminal, BoxStream::Message message) {
 // Passes on what one stream of a process says.
 class Reading {
  public:
-  Reading(const Request& request, RpcAnswer& answer, Terminal terminal)
-      : answer_(answer), terminal_(terminal), ping_(ping_interval(request)) {}
+  // Gets the pid at the process's birth, before the client does.
+  using OnStart = std::function<void(std::uint32_t)>;
+  Reading(const Request& request, RpcAnswer& answer, Terminal terminal, OnStart on_start = nullptr)
+      : answer_(answer),
+        terminal_(terminal),
+        ping_(ping_interval(request)),
+        on_start_(std::move(on_start)) {}
 
   // `until`: when it is over in any case. nullopt: then; else the payload of the stream's CLOSE.
   io::Async<Result<std::optional<std::string>>> run(BoxStream& stream,
                                                     std::optional<io::Clock::time_point> until);
   bool started() const { return started_; }
+  std::uint32_t pid() const { return pid_; }
 
  private:
   io::Async<Status> pass_event(std::string_view payload);
@@ -58,15 +66,19 @@ class Reading {
   RpcAnswer& answer_;
   Terminal terminal_;
   std::chrono::seconds ping_;
+  OnStart on_start_;
   bool started_ = false;
+  std::uint32_t pid_ = 0;
 };
 
 io::Async<Status> Reading::pass_event(std::string_view payload) {
   CO_TRY_ASSIGN(const FieldReader fields, FieldReader::parse(payload));
   if (const auto pid = fields.number_or_none(Tag::kStarted); pid.has_value()) {
     started_ = true;
+    pid_ = static_cast<std::uint32_t>(*pid);
+    if (on_start_ != nullptr) on_start_(pid_);
     Value start = Value::object();
-    start.set("pid", static_cast<std::uint32_t>(*pid));
+    start.set("pid", pid_);
     co_return co_await answer_.send(event_message("start", std::move(start)));
   }
   if (const auto missed = fields.number_or_none(Tag::kMissed); missed.has_value()) {
@@ -220,6 +232,27 @@ Error not_started(const Start& start, const FieldReader& close, const Outcome& o
   return Error::internal(outcome.detail.empty() ? "the process did not start" : outcome.detail);
 }
 
+// What the sandbox's log has of a process. Not its arguments, which may be secret.
+std::map<std::string, std::string> log_fields(const ProcessLabel& label, std::uint32_t pid) {
+  std::map<std::string, std::string> fields = {{"cmd", std::string(text_of(label.config, "cmd"))},
+                                               {"pid", std::to_string(pid)}};
+  if (label.tag.has_value()) fields["tag"] = *label.tag;
+  return fields;
+}
+
+void note_end(const Request& request, const ProcessLabel& label, std::uint32_t pid,
+              const Outcome& outcome) {
+  std::map<std::string, std::string> fields = log_fields(label, pid);
+  fields["verdict"] = to_string(outcome.verdict);
+  if (!outcome.cause.empty()) fields["cause"] = outcome.cause;
+  if (outcome.verdict == Verdict::kExited) fields["exit_code"] = std::to_string(outcome.exit_code);
+  if (outcome.verdict == Verdict::kSignaled) fields["signal"] = signal_text(outcome.signal);
+  const bool usual = outcome.verdict == Verdict::kExited || outcome.verdict == Verdict::kSignaled ||
+                     outcome.verdict == Verdict::kCancelled;
+  request.sandbox->note(usual ? fleet::Event::Level::kInfo : fleet::Event::Level::kWarn,
+                        "a process ended", std::move(fields));
+}
+
 // The end of a reading. A sandbox that is being killed ends its commands too: of that no end is
 // told, the connection breaks off.
 io::Async<Status> tell_end(const Request& request, RpcAnswer& answer, const Outcome& outcome) {
@@ -235,7 +268,11 @@ io::Async<Status> start_process(const Request& request, const Value& message, Rp
   CO_TRY_ASSIGN(const Start start, co_await start_of(request, message));
   CO_TRY_ASSIGN(const std::unique_ptr<BoxStream> stream,
                 open_stream(request, proto::Kind::kExec, start.fields));
-  Reading reading(request, answer, start.label.terminal);
+  const auto note_start = [&](std::uint32_t pid) {
+    request.sandbox->note(fleet::Event::Level::kInfo, "a process started",
+                          log_fields(start.label, pid));
+  };
+  Reading reading(request, answer, start.label.terminal, note_start);
   const auto too_late = [] {
     return fail(Error(Code::kDeadlineExceeded, "the process was killed at the request's deadline"));
   };
@@ -256,6 +293,7 @@ io::Async<Status> start_process(const Request& request, const Value& message, Rp
   }
   CO_TRY_ASSIGN(const Outcome outcome, decode_outcome(*close));
   if (!reading.started()) co_return fail(not_started(start, fields, outcome));
+  note_end(request, start.label, reading.pid(), outcome);
   if (outcome.verdict == Verdict::kTimeLimit && request.deadline.has_value()) co_return too_late();
   co_return co_await tell_end(request, answer, outcome);
 }

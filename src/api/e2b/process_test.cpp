@@ -76,6 +76,17 @@ TEST_F(Processes, AStartTellsBirthOutputAndEnd) {
             "{\"event\":{\"end\":{\"exitCode\":1,\"exited\":true,\"status\":\"exit status 1\","
             "\"error\":\"exit status 1\"}}}\n"
             "2 {}\n");
+  // The log knows of it, without arguments, variables and output.
+  using Fields = std::map<std::string, std::string>;
+  ASSERT_EQ(sandbox_->noted.size(), 2u);
+  EXPECT_EQ(sandbox_->noted[0].message, "a process started");
+  EXPECT_EQ(sandbox_->noted[0].fields, (Fields{{"cmd", "/bin/bash"}, {"pid", "7"}, {"tag", "t"}}));
+  EXPECT_EQ(sandbox_->noted[1].message, "a process ended");
+  EXPECT_EQ(sandbox_->noted[1].fields, (Fields{{"cmd", "/bin/bash"},
+                                               {"exit_code", "1"},
+                                               {"pid", "7"},
+                                               {"tag", "t"},
+                                               {"verdict", "exited"}}));
 }
 
 TEST_F(Processes, ATerminalHasASizeAndOneOutput) {

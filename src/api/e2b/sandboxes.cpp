@@ -21,12 +21,6 @@ constexpr std::int64_t kShortLife = 15;
 constexpr std::int64_t kLongLife = 300;
 constexpr std::size_t kMostIds = 100;
 
-// Old clients write an id as "ID-CLIENT"; an id itself has no dash.
-std::string sandbox_id(const Call& call) {
-  const std::string& text = call.parameter(0);
-  return text.substr(0, text.find('-'));
-}
-
 // A time to live of the body, zero and less being "at once".
 Result<std::optional<seconds>> life(const Object& body, std::string_view key, std::int64_t least,
                                     std::int64_t most) {
@@ -214,6 +208,11 @@ constexpr Route kRoutes[] = {
 };
 
 }  // namespace
+
+std::string sandbox_id(const Call& call) {
+  const std::string& text = call.parameter(0);
+  return text.substr(0, text.find('-'));
+}
 
 std::span<const Route> sandbox_routes() {
   return kRoutes;

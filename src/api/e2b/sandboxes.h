@@ -9,4 +9,7 @@ namespace caisson::api::e2b {
 
 std::span<const Route> sandbox_routes();
 
+// The id that a path begins with. Old clients write it as "ID-CLIENT"; an id itself has no dash.
+std::string sandbox_id(const Call& call);
+
 }  // namespace caisson::api::e2b

@@ -104,7 +104,11 @@ io::Async<Result<Answer>> get(Call& call) {
   co_return Answer::json(200, body);
 }
 
+// Snapshots are removed by the same call.
 io::Async<Result<Answer>> remove(Call& call) {
+  const Status gone = co_await call.backend.snapshots.remove(call.team, call.parameter(0));
+  if (gone.has_value()) co_return Answer::empty(204);
+  if (gone.error().code() != Code::kNotFound) co_return fail(gone.error());
   CO_TRY(co_await call.backend.templates.remove(call.team, call.parameter(0)));
   co_return Answer::empty(204);
 }

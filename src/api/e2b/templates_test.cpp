@@ -97,7 +97,8 @@ TEST_F(TemplatesTest, OneIsShownWithItsBuilds) {
 }
 
 TEST_F(TemplatesTest, OneIsRemoved) {
-  EXPECT_EQ(call("DELETE", "/templates/ours%2Ftools:default").status, 204);
+  EXPECT_EQ(call("DELETE", "/templates/base").status, 204);
+  EXPECT_EQ(call("DELETE", "/templates/ours%2Ftools:default").status, 404);
   EXPECT_EQ(templates.named, "ours/tools:default");
   templates.failure = Error(Code::kPermissionDenied, "it is the server's");
   EXPECT_EQ(refusal(call("DELETE", "/templates/base"), 403), "it is the server's");

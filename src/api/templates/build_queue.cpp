@@ -135,7 +135,7 @@ io::Async<void> BuildQueue::State::run(std::shared_ptr<State> self, Held entry) 
     co_await self->say(*entry, db::LogLevel::kError, failure->step, failure->text);
     co_await self->book.failed(entry->task, failure->step, failure->text);
   } else {
-    co_await self->book.finished(entry->task);
+    co_await self->book.finished(entry->task, entry->task.recipe.image);
   }
   std::erase(self->running, entry);
   self->changed.notify();
@@ -196,6 +196,8 @@ io::Async<std::optional<JobFailed>> BuildQueue::State::take(Entry& entry,
     } else {
       over = true;
       if (auto* failed = std::get_if<JobFailed>(&line)) failure = std::move(*failed);
+      if (const auto* done = std::get_if<JobDone>(&line))
+        entry.task.recipe.image = "sha256:" + done->image;
     }
   }
   if (!entries.empty()) co_await book.log(entry.task.build_id, std::move(entries));
@@ -245,6 +247,12 @@ bool BuildQueue::add(BuildTask task) {
   state_->waiting.push_back(std::make_shared<State::Entry>(state_->loop, std::move(task)));
   state_->begin_next();
   return true;
+}
+
+std::vector<std::string> BuildQueue::names() const {
+  std::vector<std::string> names;
+  for (const State::Held& entry : state_->running) names.push_back(entry->task.job.name);
+  return names;
 }
 
 void BuildQueue::cancel(const std::string& template_id, const std::string& reason) {

@@ -31,7 +31,8 @@ class BuildBook {
  public:
   virtual ~BuildBook() = default;
   virtual io::Async<void> log(std::string build_id, std::vector<db::LogEntry> entries) = 0;
-  virtual io::Async<void> finished(BuildTask task) = 0;
+  // `image`: as fleet::Recipe names it.
+  virtual io::Async<void> finished(BuildTask task, std::string image) = 0;
   virtual io::Async<void> failed(BuildTask task, std::string step, std::string reason) = 0;
 };
 
@@ -56,6 +57,8 @@ class BuildQueue {
   bool full() const;
   // False: it is full, or closed.
   bool add(BuildTask task);
+  // What the images of those that go on will be called in the store, or are already.
+  std::vector<std::string> names() const;
   // Ends the builds of a template.
   void cancel(const std::string& template_id, const std::string& reason);
   // Ends all, and waits until nothing of them runs.

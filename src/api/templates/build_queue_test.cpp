@@ -26,8 +26,9 @@ class MemoryBook final : public BuildBook {
     changed.notify();
     co_return;
   }
-  io::Async<void> finished(BuildTask task) override {
+  io::Async<void> finished(BuildTask task, std::string image) override {
     done.push_back(task.build_id);
+    EXPECT_EQ(image, "sha256:" + std::string(64, 'a'));
     changed.notify();
     co_return;
   }
@@ -54,7 +55,10 @@ class BuildQueueTest : public testing::Test {
   BuildQueue::Options options(const std::string& script) {
     BuildQueue::Options made;
     made.program = folder_ + "/builder";
-    std::ofstream(made.program) << "#!/bin/bash\nread -r job <&3\n" << script << "\n";
+    std::ofstream(made.program) << "#!/bin/bash\nread -r job <&3\n"
+                                   "done='{\"image\":\"" +
+                                       std::string(64, 'a') + "\"}'\n"
+                                << script << "\n";
     ::chmod(made.program.c_str(), 0755);
     return made;
   }
@@ -81,7 +85,7 @@ class BuildQueueTest : public testing::Test {
 
 TEST_F(BuildQueueTest, WhatItSaysAndThatItIsDoneIsWrittenDown) {
   const auto script = R"(echo "{\"log\":\"hello\",\"step\":\"1\",\"level\":\"info\"}" >&3
-echo '{"done":true}' >&3)";
+echo "$done" >&3)";
   with_queue(options(script), [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     EXPECT_TRUE(queue.add(task("b1")));
     co_await ended(book, 1);
@@ -91,8 +95,7 @@ echo '{"done":true}' >&3)";
 }
 
 TEST_F(BuildQueueTest, TheJobIsGivenToIt) {
-  const auto script =
-      R"(case $job in *'"name":"template/t1:b1"'*) echo '{"done":true}' >&3;; esac)";
+  const auto script = R"(case $job in *'"name":"template/t1:b1"'*) echo "$done" >&3;; esac)";
   with_queue(options(script), [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     queue.add(task("b1"));
     co_await ended(book, 1);
@@ -177,7 +180,7 @@ TEST_F(BuildQueueTest, ClosingEndsWhatRunsAndWhatWaits) {
 }
 
 TEST_F(BuildQueueTest, WhatItStartsIsTriedAndItsFailureIsTheBuilds) {
-  BuildQueue::Options chosen = options("echo '{\"done\":true}' >&3");
+  BuildQueue::Options chosen = options("echo \"$done\" >&3");
   chosen.make = [](const fleet::Recipe&) -> Result<fleet::Made> {
     return fail(Error::precondition("this host makes no sandboxes now"));
   };

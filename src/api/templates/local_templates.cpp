@@ -20,6 +20,7 @@ constexpr std::uint32_t kMostBuilds = 100;  // that details() shows
 constexpr std::uint64_t kMostUnfinished = 100;
 constexpr std::size_t kMostUploads = 16;
 constexpr std::chrono::seconds kUploadTime = std::chrono::hours(1);
+constexpr std::string_view kImageId = "sha256:";
 constexpr std::uint64_t kUploadsKept = 16;  // as many of the longest together
 constexpr std::string_view kInterrupted =
     "the server ended or was started again while this was being built";
@@ -65,24 +66,24 @@ Error not_yours(std::string_view name) {
                "template " + policy::quote(name) + " is the server's; it is changed on its host");
 }
 
-// Blocks. What is not there is removed already.
-Status remove_names(const std::vector<std::string>& images) {
+// Blocks. One that is not there is removed already.
+Status remove_name(const std::string& name) {
   TRY_ASSIGN(image::Store store, image::Store::open());
-  for (const std::string& image : images) {
-    if (!store.contains(image)) continue;
-    TRY(store.remove(image));
-  }
-  return {};
+  if (!store.contains(name)) return {};
+  return store.remove(name);
 }
 
-// Blocks: names of images that no row knows, left by a server that died.
-Status remove_strangers(const std::vector<std::string>& known) {
+// Blocks: takes our names of images away where `keeps` does not want them.
+Status remove_names(
+    const std::function<bool(const std::string& name, const std::string& image)>& keeps) {
   TRY_ASSIGN(std::optional<image::Store> store, image::Store::open_if_present());
   if (!store.has_value()) return {};
   TRY_ASSIGN(const auto listed, store->list());
   for (const image::ListedImage& one : listed) {
     const std::string name = one.reference.text();
-    if (!name.starts_with(kTemplateImages) || std::ranges::binary_search(known, name)) continue;
+    if (!name.starts_with(kTemplateImages) ||
+        keeps(name, std::string(kImageId) + one.named.image_id))
+      continue;
     TRY(store->remove(name));
   }
   return {};
@@ -139,10 +140,11 @@ io::Async<Status> LocalTemplates::prepare() {
     return db::Templates(database).images_of_any_team();
   };
   CO_TRY_ASSIGN(std::vector<std::string> known, co_await parts_.database->with(std::move(read)));
-  std::ranges::sort(known);
   auto clean = [uploads = uploads_, known = std::move(known)]() -> Status {
     TRY(uploads.prepare());
-    return remove_strangers(known);
+    return remove_names([&](const std::string&, const std::string& image) {
+      return std::ranges::binary_search(known, image);
+    });
   };
   co_return co_await parts_.loop.in_pool(std::move(clean));
 }
@@ -177,6 +179,9 @@ io::Async<Result<fleet::Template>> LocalTemplates::to_make(std::string team, std
       db::Templates templates(database);
       // One that is there and has no such tag is an error; one that is not may be the operator's.
       const auto found = templates.find_usable(team, wanted);
+      if (found.has_value() && found->source_sandbox.has_value())
+        return fail(Error::not_found("template " + policy::quote(wanted.name) +
+                                     " not found; there is a snapshot of that name"));
       if (!found.has_value()) {
         const Code code = found.error().code();
         if (code == Code::kNotFound || code == Code::kPermissionDenied) return std::nullopt;
@@ -313,14 +318,14 @@ io::Async<Result<LocalTemplates::Base>> LocalTemplates::base_of(std::string team
                                                                 const BuildOrder& order) {
   if (order.from_template.empty()) {
     CO_TRY(image::parse_reference(order.from_image));
-    if (order.from_image.starts_with(kTemplateImages))
+    if (!is_everybodys(order.from_image))
       co_return fail(policy::wrong("fromImage", policy::quote(order.from_image),
                                    "an image; templates are named by fromTemplate"));
-    co_return Base{.image = order.from_image};
+    co_return Base{.image = order.from_image, .called = ""};
   }
   CO_TRY_ASSIGN(const fleet::Template found, co_await to_make(team, order.from_template));
-  Base base{.image = found.recipe.image};
-  if (base.image.starts_with(kTemplateImages)) base.provision = build::Provision::kNo;
+  Base base{.image = found.recipe.image, .called = order.from_template};
+  if (base.image.starts_with(kImageId)) base.provision = build::Provision::kNo;
   co_return base;
 }
 
@@ -347,6 +352,7 @@ io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, 
   CO_TRY_ASSIGN(const Base base, co_await base_of(team, order));
   BuildTask task{.team = team, .template_id = id, .build_id = build};
   task.job.spec.image = base.image;
+  task.job.spec.called = base.called;
   task.job.spec.provision = base.provision;
   task.job.spec.steps = std::move(order.steps);
   task.job.spec.start_command = order.start_command;
@@ -366,8 +372,7 @@ io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, 
   if (queue_.full())
     co_return fail(Error::exhausted("as many builds wait as this server takes; try again later"));
   CO_TRY_ASSIGN(db::Build found, co_await parts_.database->with(std::move(start)));
-  found.image = std::string(kTemplateImages) + id + ":" + build;
-  task.job.name = found.image;
+  task.job.name = std::string(kTemplateImages) + id + ":" + build;
   task.job.cpu_milli = found.size.cpu_milli;
   task.job.memory = found.size.memory;
   task.job.hosts = parts_.config.builds.hosts;
@@ -411,17 +416,20 @@ io::Async<void> LocalTemplates::log(std::string build_id, std::vector<db::LogEnt
   [[maybe_unused]] const Status written = co_await parts_.database->with(std::move(write));
 }
 
-io::Async<void> LocalTemplates::finished(BuildTask task) {
+io::Async<void> LocalTemplates::finished(BuildTask task, std::string image) {
   auto write = [team = task.team, id = task.template_id, build = task.build_id,
-                image = task.job.name](db::Database& database) -> Result<std::vector<std::string>> {
+                image](db::Database& database) -> Result<std::vector<std::string>> {
     TRY(db::Builds(database).finish(build, image, now_ms()));
     return db::Templates(database).drop_untagged(team, id);
   };
   auto unused = co_await parts_.database->with(std::move(write));
+  if (unused.has_value()) {
+    co_await forget_images(std::move(*unused));
+    co_return;
+  }
   // Of a template that was removed meanwhile nobody will ask for the image.
-  std::vector<std::string> images =
-      unused.has_value() ? std::move(*unused) : std::vector{task.job.name};
-  co_await forget_images(std::move(images));
+  auto forget = [name = task.job.name] { return remove_name(name); };
+  [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(forget));
 }
 
 io::Async<void> LocalTemplates::failed(BuildTask task, std::string step, std::string reason) {
@@ -429,13 +437,18 @@ io::Async<void> LocalTemplates::failed(BuildTask task, std::string step, std::st
     return db::Builds(database).set_failed(build, step, reason, now_ms());
   };
   [[maybe_unused]] const Status written = co_await parts_.database->with(std::move(write));
-  std::vector<std::string> images{task.job.name};
-  co_await forget_images(std::move(images));
+  auto forget = [name = task.job.name] { return remove_name(name); };
+  [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(forget));
 }
 
 io::Async<void> LocalTemplates::forget_images(std::vector<std::string> images) {
   if (images.empty()) co_return;
-  auto remove = [images = std::move(images)] { return remove_names(images); };
+  auto remove = [images = std::move(images), names = queue_.names()] {
+    return remove_names([&](const std::string& name, const std::string& image) {
+      return std::ranges::find(images, image) == images.end() ||
+             std::ranges::find(names, name) != names.end();
+    });
+  };
   // What stays is removed when the server starts the next time.
   [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(remove));
 }

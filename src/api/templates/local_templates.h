@@ -2,8 +2,9 @@
 // the local store; and those of the operator (api/catalogue.h). A team's own goes before one of the
 // operator's of the same name.
 //
-// The image of a build is called template/TEMPLATE:BUILD in the store. Images that no build and no
-// sandbox refers to any more lose that name, and with it their place. Belongs to the loop.
+// The image of a build is called caisson-template/TEMPLATE:BUILD in the store, so that it stays;
+// rows refer to it by its id. Images that no build and no sandbox refers to any more lose those
+// names, and with them their place. Belongs to the loop.
 #pragma once
 
 #include <atomic>
@@ -72,14 +73,14 @@ class LocalTemplates final : public Templates, private BuildBook {
 
  private:
   io::Async<void> log(std::string build_id, std::vector<db::LogEntry> entries) override;
-  io::Async<void> finished(BuildTask task) override;
+  io::Async<void> finished(BuildTask task, std::string image) override;
   io::Async<void> failed(BuildTask task, std::string step, std::string reason) override;
 
   // The team's own, for a change of it.
   io::Async<Result<db::Template>> own(std::string team, std::string name);
   // What a build begins with: the image, and whether it is a template that was built.
   struct Base {
-    std::string image;
+    std::string image, called;
     build::Provision provision = build::Provision::kYes;
   };
   io::Async<Result<Base>> base_of(std::string team, const BuildOrder& order);
@@ -87,6 +88,7 @@ class LocalTemplates final : public Templates, private BuildBook {
       std::string id, const std::vector<build::TemplateStep>& steps);
   Result<db::BuildSize> size_of(const NewTemplate& wanted) const;
   fleet::Recipe recipe_of(const db::Build& build) const;
+  // Takes the names of these images away, but those of builds that still go on.
   io::Async<void> forget_images(std::vector<std::string> images);
   std::string token_of(const std::string& id, const std::string& hash, std::int64_t expires) const;
 

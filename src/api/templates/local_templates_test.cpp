@@ -29,8 +29,10 @@ class LocalTemplatesTest : public db::DatabaseTest {
            "case $job in\n"
            "*'\"fail\"'*) echo '{\"failure\":\"exit status 2\",\"step\":\"1\"}' >&3;;\n"
            "*'\"hang\"'*) read -r never <&3;;\n"
-           "*) echo '{\"done\":true}' >&3;;\n"
-           "esac\n";
+           "*) echo '{\"image\":\"" +
+               std::string(64, 'a') +
+               "\"}' >&3;;\n"
+               "esac\n";
     ::chmod(builder.c_str(), 0755);
   }
 
@@ -99,7 +101,7 @@ TEST_F(LocalTemplatesTest, WhatIsBuiltIsWhatASandboxIsMadeOf) {
       if (!made.has_value()) continue;
       EXPECT_EQ(made->id, done.build.template_id);
       EXPECT_EQ(made->alias, "tools");
-      EXPECT_EQ(made->recipe.image, "template/" + done.build.template_id + ":" + done.build.id);
+      EXPECT_EQ(made->recipe.image, "sha256:" + std::string(64, 'a'));
       EXPECT_EQ(made->recipe.cpu_milli, 2000u);
       EXPECT_EQ(made->recipe.memory_bytes, 1024ull << 20);
     }
@@ -153,7 +155,7 @@ TEST_F(LocalTemplatesTest, OrdersAreJudgedBeforeTheyAreTaken) {
     copies.steps[0] = {
         .type = "COPY", .args = {"a", "b"}, .files_hash = std::string(64, 'a'), .force = false};
     BuildOrder theirs = order("x"), unknown = order("x"), bad = order("");
-    theirs.from_image = "template/" + id + ":" + build;
+    theirs.from_image = "caisson-template/" + id + ":" + build;
     unknown.from_image.clear();
     unknown.from_template = "none";
     for (const auto& [what, code] :

@@ -92,6 +92,9 @@ constexpr int kForDirectory[] = {
     SYS_symlinkat, SYS_linkat,    SYS_unlinkat,   SYS_renameat2,       SYS_fchmod,  SYS_fchmodat,
     SYS_fchown,    SYS_fchownat,  SYS_utimensat,  SYS_sync_file_range,
 };
+constexpr int kForDelta[] = {
+    SYS_fsetxattr,
+};
 // Nothing that makes a file or changes more than the bytes of one that is open.
 constexpr int kForImage[] = {
     SYS_fallocate,
@@ -178,6 +181,11 @@ Status filter_system_calls(WorkerTask task) {
       allow(kUnpackAllowed);
       allow(kForDirectory);
       break;
+    case WorkerTask::kUnpackDelta:
+      allow(kUnpackAllowed);
+      allow(kForDirectory);
+      allow(kForDelta);
+      break;
     case WorkerTask::kWriteImage:
       allow(kUnpackAllowed);
       allow(kForImage);
@@ -199,7 +207,7 @@ Status filter_system_calls(WorkerTask task) {
 Status drop_capabilities(WorkerTask task) {
   std::uint32_t kept = 0;
   if (task == WorkerTask::kPack) kept = 1u << CAP_DAC_READ_SEARCH;
-  if (task == WorkerTask::kUnpack) {
+  if (task == WorkerTask::kUnpack || task == WorkerTask::kUnpackDelta) {
     kept = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID;
   }
   for (int capability = 0; capability < 64; ++capability) {

@@ -24,10 +24,10 @@ Status take_root();
 // root is an empty directory that nobody can write to.
 Status take_empty_root(std::uint32_t uid, std::uint32_t gid);
 
-// What may be done afterwards: making the files of layers in the root directory, writing an image
-// of them to files that are open, reading those of a layer; or, for a thread beside one of these,
-// nothing but reading what is open.
-enum class WorkerTask : std::uint8_t { kUnpack, kWriteImage, kPack, kUncompress };
+// What may be done afterwards: making the files of layers in the root directory (of a delta: and
+// marking them), writing an image of them to files that are open, reading those of a layer; or, for
+// a thread beside one of these, nothing but reading what is open.
+enum class WorkerTask : std::uint8_t { kUnpack, kUnpackDelta, kWriteImage, kPack, kUncompress };
 
 struct WorkerLimits {
   std::uint64_t file_size = 0;

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -205,6 +207,25 @@ Status DirectoryWriter::make_opaque(NodeId directory) {
         left.push_back(*found);
       }
     }
+  }
+  return {};
+}
+
+// The one device that a user namespace may make: it stands for nothing but this.
+Status DirectoryWriter::make_whiteout(NodeId node) {
+  TRY_ASSIGN(const int parent_fd, open_parent(node));
+  if (mknodat(parent_fd, std::string(tree_.name(node)).c_str(), S_IFCHR, makedev(0, 0)) != 0) {
+    return fail_node(node, "make the whiteout");
+  }
+  return {};
+}
+
+Status DirectoryWriter::mark_opaque(NodeId directory) {
+  TRY_ASSIGN(const Fd place, open_directory(directory));
+  TRY_ASSIGN(const Fd opened, open_directory_at(place.get(), "."));
+  if (fsetxattr(opened.get(), "user.overlay.opaque", "y", 1, 0) != 0) {
+    return fail_node(directory,
+                     "mark it as opaque (allowed are file systems with user attributes)");
   }
   return {};
 }

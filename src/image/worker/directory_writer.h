@@ -29,6 +29,8 @@ class DirectoryWriter final : public RootfsWriter {
   Status end_file() override;
   Status remove(NodeId node) override;
   Status make_opaque(NodeId directory) override;
+  Status make_whiteout(NodeId node) override;
+  Status mark_opaque(NodeId directory) override;
   Result<std::string> read_link(NodeId node) override;
   Result<RootfsReport> finish() override;
 

@@ -25,6 +25,8 @@ std::uint32_t file_type(NodeKind kind) {
       return S_IFLNK;
     case NodeKind::kPipe:
       return S_IFIFO;
+    case NodeKind::kWhiteout:
+      return S_IFCHR;
   }
   return 0;
 }
@@ -225,9 +227,12 @@ Status ErofsWriter::write_directories(const std::vector<bool>& there,
                          blocks += blocks_up(bytes) / kBlock;
                          return {};
                        }
-                       const std::uint64_t offset = erofs::place_inode(end, bytes);
+                       Inode inode;
+                       TRY_ASSIGN(inode.opaque, is_opaque(node));
+                       const std::uint64_t behind = inode.head() - kInodeSize + bytes;
+                       const std::uint64_t offset = erofs::place_inode(end, behind);
                        places[node] = static_cast<std::uint32_t>(offset / kInodeSize);
-                       end = offset + kInodeSize + bytes;
+                       end = offset + kInodeSize + behind;
                        return {};
                      }));
   const std::uint64_t first_block = blocks_up(end) / kBlock;

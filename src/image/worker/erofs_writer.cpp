@@ -28,19 +28,21 @@ Inode inode_of(std::uint32_t type, const EntryAttributes& attributes) {
 
 }  // namespace
 
-ErofsWriter::ErofsWriter(LayerTree& tree, int image_fd, int metadata_fd)
-    : tree_(tree), blocks_(image_fd), metadata_(metadata_fd) {}
+ErofsWriter::ErofsWriter(LayerTree& tree, int image_fd, int metadata_fd, RootfsKind kind)
+    : tree_(tree), kind_(kind), blocks_(image_fd), metadata_(metadata_fd) {}
 
 Status ErofsWriter::begin() {
   TRY(metadata_.pad_to(kRootSlot * kInodeSize));
-  TRY_ASSIGN(const std::uint32_t slot, append_inode(inode_of(S_IFDIR, {.mode = 0755}), {}));
+  TRY_ASSIGN(const std::uint32_t slot, append_directory(inode_of(S_IFDIR, {.mode = 0755})));
   VERIFY(slot == kRootSlot);
   tree_.set_slot(kRootNode, slot);
   return {};
 }
 
 Result<std::uint32_t> ErofsWriter::append_inode(Inode inode, std::string_view contents) {
-  const std::uint64_t place = erofs::place_inode(metadata_.size(), contents.size());
+  const std::string_view attribute = inode.opaque ? erofs::kOpaqueAttribute : std::string_view();
+  const std::uint64_t place =
+      erofs::place_inode(metadata_.size(), attribute.size() + contents.size());
   if (place / kInodeSize > ~std::uint32_t{0}) {
     return fail(Error::invalid("the image's metadata is larger than its format can hold"));
   }
@@ -51,7 +53,19 @@ Result<std::uint32_t> ErofsWriter::append_inode(Inode inode, std::string_view co
   inode.encode(bytes);
   TRY(metadata_.pad_to(place));
   TRY(metadata_.append({bytes, sizeof bytes}));
+  TRY(metadata_.append(attribute));
   TRY(metadata_.append(contents));
+  return slot;
+}
+
+Result<std::uint32_t> ErofsWriter::append_directory(const Inode& inode) {
+  if (kind_ == RootfsKind::kWhole) return append_inode(inode, {});
+  Inode with_room = inode;
+  with_room.opaque = true;
+  TRY_ASSIGN(const std::uint32_t slot, append_inode(with_room, {}));
+  with_room.number = slot;
+  with_room.opaque = false;
+  TRY(change_inode(slot, with_room));
   return slot;
 }
 
@@ -67,6 +81,12 @@ Result<Inode> ErofsWriter::read_inode(std::uint32_t slot) {
   return Inode::decode(bytes);
 }
 
+Result<bool> ErofsWriter::is_opaque(NodeId directory) {
+  if (kind_ == RootfsKind::kWhole) return false;
+  TRY_ASSIGN(const Inode inode, read_inode(tree_.slot(directory)));
+  return inode.opaque;
+}
+
 Result<std::uint32_t> ErofsWriter::take_blocks(std::uint64_t size) {
   const std::uint64_t first = end_ / kBlock, count = blocks_up(size) / kBlock;
   if (count > ~std::uint32_t{0} - 1 - first) {
@@ -80,9 +100,10 @@ Status ErofsWriter::make_directory(NodeId node, const EntryAttributes& attribute
   Inode inode = inode_of(S_IFDIR, attributes);
   if (existing) {
     inode.number = tree_.slot(node);
+    TRY_ASSIGN(inode.opaque, is_opaque(node));
     return change_inode(tree_.slot(node), inode);
   }
-  TRY_ASSIGN(const std::uint32_t slot, append_inode(inode, {}));
+  TRY_ASSIGN(const std::uint32_t slot, append_directory(inode));
   tree_.set_slot(node, slot);
   return {};
 }
@@ -150,6 +171,20 @@ Status ErofsWriter::remove(NodeId) {
 
 Status ErofsWriter::make_opaque(NodeId) {
   return {};
+}
+
+Status ErofsWriter::make_whiteout(NodeId node) {
+  TRY_ASSIGN(const std::uint32_t slot, append_inode(inode_of(S_IFCHR, {}), {}));
+  tree_.set_slot(node, slot);
+  return {};
+}
+
+// The attribute is behind the inode already (append_directory()).
+Status ErofsWriter::mark_opaque(NodeId directory) {
+  VERIFY(kind_ == RootfsKind::kDelta);
+  TRY_ASSIGN(Inode inode, read_inode(tree_.slot(directory)));
+  inode.opaque = true;
+  return change_inode(tree_.slot(directory), inode);
 }
 
 Result<std::string> ErofsWriter::read_link(NodeId node) {

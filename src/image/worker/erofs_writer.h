@@ -16,8 +16,9 @@ namespace caisson::image {
 
 class ErofsWriter final : public RootfsWriter {
  public:
-  // Borrows all three; both files are empty and open for reading and writing.
-  ErofsWriter(LayerTree& tree, int image_fd, int metadata_fd);
+  // Borrows all three; both files are empty and open for reading and writing. Of a delta every
+  // directory has room for the attribute that makes it opaque.
+  ErofsWriter(LayerTree& tree, int image_fd, int metadata_fd, RootfsKind kind);
   // Before anything else: makes the root.
   Status begin();
 
@@ -31,14 +32,17 @@ class ErofsWriter final : public RootfsWriter {
   Status end_file() override;
   Status remove(NodeId node) override;
   Status make_opaque(NodeId directory) override;
+  Status make_whiteout(NodeId node) override;
+  Status mark_opaque(NodeId directory) override;
   Result<std::string> read_link(NodeId node) override;
   Result<RootfsReport> finish() override;
 
  private:
-  // Appends inode and contents, which follow it. Its slot.
+  // Appends inode and contents, which follow it (and its attribute). Its slot.
   Result<std::uint32_t> append_inode(erofs::Inode inode, std::string_view contents);
   Status change_inode(std::uint32_t slot, const erofs::Inode& inode);
   Result<erofs::Inode> read_inode(std::uint32_t slot);
+  Result<bool> is_opaque(NodeId directory);
   // Room for `size` bytes in whole blocks. The first.
   Result<std::uint32_t> take_blocks(std::uint64_t size);
 
@@ -50,7 +54,11 @@ class ErofsWriter final : public RootfsWriter {
   Status write_directories(const std::vector<bool>& there, std::uint32_t metadata_block);
   Status punch(std::uint64_t begin, std::uint64_t end);
 
+  // Appends a directory without entries, which come with finish(). Its slot.
+  Result<std::uint32_t> append_directory(const erofs::Inode& inode);
+
   LayerTree& tree_;
+  RootfsKind kind_;
   BlockStream blocks_;
   MetadataFile metadata_;
   std::uint64_t end_ = erofs::kBlock;  // of the image: the next free byte, a block's first

@@ -12,20 +12,19 @@
 #include <optional>
 #include <string>
 
+#include "image/worker/layer_sink.h"
 #include "image/worker/layer_tree.h"
 #include "image/worker/rootfs_writer.h"
-#include "image/worker/unpack.h"
 
 namespace caisson::image {
 
-class Flattener final : public EntrySink {
+class Flattener final : public LayerSink {
  public:
   // Borrows both.
   Flattener(LayerTree& tree, RootfsWriter& writer) : tree_(tree), writer_(writer) {}
 
-  // Before the first and after the last entry of each layer.
-  Status begin_layer();
-  Status end_layer();
+  Status begin_layer() override;
+  Status end_layer() override;
 
   Status make_directory(const EntryName& name, const EntryAttributes& attributes) override;
   Status make_symlink(const EntryName& name, std::string_view target,

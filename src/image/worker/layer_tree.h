@@ -23,7 +23,8 @@ using NodeId = std::uint32_t;
 inline constexpr NodeId kRootNode = 0;
 inline constexpr NodeId kNoNode = ~NodeId{0};
 
-enum class NodeKind : std::uint8_t { kDirectory, kFile, kSymlink, kPipe };
+// kWhiteout: what hides a name of the root file systems below; of a delta alone (delta.h).
+enum class NodeKind : std::uint8_t { kDirectory, kFile, kSymlink, kPipe, kWhiteout };
 
 inline constexpr std::uint16_t kMaxLayers = 10'000;           // of one session
 inline constexpr std::uint64_t kMaxNameBytes = 256ull << 20;  // of all names together

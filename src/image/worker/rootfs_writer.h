@@ -1,5 +1,6 @@
-// What a root filesystem is written as: a directory or an erofs file. The Flattener decides what
-// there is and calls this; a node is always in the tree, and reachable, when it is named here.
+// What a root filesystem is written as: a directory or an erofs file. The Flattener (of a delta,
+// the DeltaLayer) decides what there is and calls this; a node is always in the tree, and
+// reachable, when it is named here.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,10 @@ class RootfsWriter {
   virtual Status remove(NodeId node) = 0;
   // The directory has just become opaque in the tree.
   virtual Status make_opaque(NodeId directory) = 0;
+  // Of a delta alone: a mark that hides a name of what lies below, and one on a directory that
+  // hides everything that lies below it there.
+  virtual Status make_whiteout(NodeId node) = 0;
+  virtual Status mark_opaque(NodeId directory) = 0;
   virtual Result<std::string> read_link(NodeId node) = 0;
   // Makes the whole complete and readable; more layers may follow.
   virtual Result<RootfsReport> finish() = 0;

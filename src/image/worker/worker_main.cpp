@@ -17,6 +17,7 @@
 #include "image/files.h"
 #include "image/ids.h"
 #include "image/worker/confine.h"
+#include "image/worker/delta.h"
 #include "image/worker/directory_writer.h"
 #include "image/worker/erofs_writer.h"
 #include "image/worker/flatten.h"
@@ -79,6 +80,8 @@ struct Job {
   bool check = false;  // read layers, make nothing
   std::string name;    // to remove
   RootfsForm form = RootfsForm::kDirectory;
+  RootfsKind kind = RootfsKind::kWhole;
+  mode_t root_mode = 0755;  // of a delta
   IdLayout layout = IdLayout::kSingle;
   UnpackLimits limits;
   WorkerLimits worker{.file_size = 1ull << 20, .seconds = 900};
@@ -104,7 +107,7 @@ Result<Job> parse(int count, char** arguments) {
     job.name = arguments[2];
     return job;
   }
-  if (kind != "layers" || count != 8) {
+  if (kind != "layers" || (count != 8 && count != 9)) {
     return fail(Error::internal("caisson-image-worker is started by caisson, not by hand"));
   }
   const std::string_view form = arguments[2];
@@ -123,6 +126,12 @@ Result<Job> parse(int count, char** arguments) {
   job.worker.seconds = kManyLayers * seconds;
   job.worker.file_size = job.check ? 0 : job.limits.bytes;
   if (job.check) job.worker.task = WorkerTask::kWriteImage;  // the narrowest of them
+  if (count == 9) {
+    TRY_ASSIGN(const std::uint64_t mode, number(arguments[8]));
+    job.kind = RootfsKind::kDelta;
+    job.root_mode = static_cast<mode_t>(mode) & 07777;
+    job.worker.task = WorkerTask::kUnpackDelta;
+  }
   if (job.form == RootfsForm::kErofs) {
     job.worker.task = WorkerTask::kWriteImage;
     // One file has all the others, each in blocks of its own, and the metadata of several turns.
@@ -137,6 +146,10 @@ class Session {
   Session(const Job& job, UncompressAhead& bytes) : job_(job), bytes_(bytes) {}
 
   Status make(LayerTree& tree, RootfsWriter& writer) {
+    if (job_.kind == RootfsKind::kDelta) {
+      DeltaLayer layer(tree, writer, job_.root_mode);
+      return obey([&] { return make_layer(layer); }, [&] { return writer.finish(); });
+    }
     Flattener flattener(tree, writer);
     return obey([&] { return make_layer(flattener); }, [&] { return writer.finish(); });
   }
@@ -177,17 +190,17 @@ class Session {
     return found;
   }
 
-  Result<LayerCounts> make_layer(Flattener& flattener) {
-    TRY(flattener.begin_layer());
+  Result<LayerCounts> make_layer(LayerSink& sink) {
+    TRY(sink.begin_layer());
     const PortionBudget budget = job_.form == RootfsForm::kDirectory ? kUnseen : PortionBudget();
-    Portion beginning(flattener, 0, budget, [] { say(kWorkerAgain, ""); });
+    Portion beginning(sink, 0, budget, [] { say(kWorkerAgain, ""); });
     TRY_ASSIGN(LayerCounts found, read(beginning));
     if (beginning.full()) {
       say(kWorkerDone, found.encode());
-      Portion rest(flattener, beginning.passed(), {}, [] {});
+      Portion rest(sink, beginning.passed(), {}, [] {});
       TRY_ASSIGN(found, read(rest));
     }
-    TRY(flattener.end_layer());
+    TRY(sink.end_layer());
     return found;
   }
 
@@ -203,7 +216,7 @@ Status make_rootfs(const Job& job, UncompressAhead& bytes) {
   if (job.check) return session.check();
   LayerTree tree(job.limits.entries);
   if (job.form == RootfsForm::kErofs) {
-    ErofsWriter writer(tree, kWorkerImageFd, kWorkerMetadataFd);
+    ErofsWriter writer(tree, kWorkerImageFd, kWorkerMetadataFd, job.kind);
     TRY(writer.begin());
     return session.make(tree, writer);
   }

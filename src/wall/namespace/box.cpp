@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/secret.h"
 #include "base/sys.h"
 #include "wall/namespace/cgroup_io.h"
 #include "wall/namespace/parts.h"
@@ -125,6 +126,7 @@ class NamespaceBox final : public Box {
   Result<Usage> usage() override;
   Status freeze() override;
   Status thaw() override;
+  Status renew_boot_id() override;
   Status kill() override;
   void let_go() override { tell_broker('E', 0); }
   Result<Fd> attach_network(std::string_view) override {
@@ -216,6 +218,7 @@ Status NamespaceBox::await_birth() {
   TRY_ASSIGN(Birth birth, receive_birth(parts_.report.get()));
   parts_.report.reset();
   parts_.layer = std::move(birth.layer);
+  parts_.boot_id = std::move(birth.boot_id);
   handouts_ = std::move(birth.handouts);
   if (!handouts_.layer.valid()) return {};
   handouts_.uid_lines = to_text(parts_.layer_uids);
@@ -255,6 +258,14 @@ Status NamespaceBox::freeze() {
 Status NamespaceBox::thaw() {
   TRY(ask_broker('T'));
   frozen_ = false;
+  return {};
+}
+
+Status NamespaceBox::renew_boot_id() {
+  const std::string text = random_uuid() + "\n";
+  if (::pwrite(parts_.boot_id.get(), text.data(), text.size(), 0) !=
+      static_cast<ssize_t>(text.size()))
+    return fail_errno("write the boot id");
   return {};
 }
 

@@ -18,7 +18,7 @@ struct BoxParts {
   Fd guest_pidfd;
   int guest_pid = -1;
   Fd report;  // what the setup child says once, with the writable layer
-  Fd layer;
+  Fd layer, boot_id;
   LayerUse layer_before;  // in use in an empty layer: not the sandbox's
   SlotFiles first_slot;
   IdMode ids_mode = IdMode::kSingle;

@@ -321,7 +321,7 @@ Status CgroupTree::limit_group(const Group& group, const Plan& plan) const {
   const std::string quota = std::to_string(plan.cpu_milli * kCpuPeriodUs / 1000);
   if (group.v2)
     return write_limit(group.path, "cpu.max", quota + " " + std::to_string(kCpuPeriodUs));
-  TRY(write_limit(group.path, "cpu.cfs_period_us", std::to_string(kCpuPeriodUs)));
+  // A new group has this period already.
   return write_limit(group.path, "cpu.cfs_quota_us", quota);
 }
 

@@ -237,12 +237,12 @@ Result<SeenDisks> disks_of(const Plan& plan, int run_directory_fd) {
     trees.push_back(std::move(tree));
     return {};
   };
-  if (plan.image == PlanImage::kDirectory) {
-    TRY(add(plan.descriptors[plan.image_fd], false));
-  } else if (plan.image == PlanImage::kMount) {
-    // The mount itself has no disk; whoever reads it reads its file.
-    TRY(add(plan.descriptors[plan.image_file_fd], false));
-  } else {
+  for (const PlanRoot& root : image_roots(plan)) {
+    // A mount itself has no disk; whoever reads it reads its file.
+    const bool mount = root.form == PlanImage::kMount;
+    TRY(add(plan.descriptors[mount ? root.file_fd : root.fd], false));
+  }
+  if (plan.image == PlanImage::kHost) {
     // What is not there, or a link into /usr, adds nothing.
     for (const char* path : {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}) {
       const Fd folder(::open(path, O_PATH | O_CLOEXEC));

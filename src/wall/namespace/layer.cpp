@@ -31,9 +31,18 @@ Status make_owned(int layer_fd, const char* name, mode_t mode, uid_t uid, gid_t 
   return {};
 }
 
+constexpr const char* kMerged = "merged";
+
+// The detached overlay of nothing but the roots.
+Result<Fd> merge_lowers(const std::string& lowers) {
+  const sys::MountOption options[] = {{"lowerdir", lowers.c_str()}, {"userxattr", nullptr}};
+  return sys::make_mount("overlay", options, MOUNT_ATTR_RDONLY);
+}
+
 // In a process of its own, whose mount namespace ends with it: an overlay takes only directories
 // that are mounted in the namespace of whoever makes it.
-Result<OuterOverlay> assemble(const Plan& plan, const Ids& ids, SwitchMask off, int image_fd) {
+Result<OuterOverlay> assemble(const Plan& plan, const Ids& ids, SwitchMask off,
+                              const std::vector<Fd>& images) {
   if (::unshare(CLONE_NEWNS) != 0) return fail_errno("unshare mount namespace");
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return fail_errno("make mounts private");
@@ -43,16 +52,21 @@ Result<OuterOverlay> assemble(const Plan& plan, const Ids& ids, SwitchMask off, 
   const gid_t guest_gid = mapped(ids.outer_gids, 0).value_or(ids.supervisor_gid);
   if (::fchownat(layer.get(), "", guest_uid, guest_gid, AT_EMPTY_PATH) != 0)
     return fail_errno("chown of the layer");
-  for (const char* name : {"work", "lower", "root"})
+  for (const char* name : {"work", kMerged, "root"})
     TRY(make_owned(layer.get(), name, 0755, guest_uid, guest_gid));
   if (::chdir(kAssembly) != 0) return fail_errno(std::string("chdir ") + kAssembly);
-  TRY(sys::move_mount(image_fd, AT_FDCWD, "lower"));
+  TRY_ASSIGN(std::string lowers, attach_lowers(images));
   struct stat image_root{};
-  if (::stat("lower", &image_root) != 0) return fail_errno("stat lower");
+  if (::stat(kUppermost, &image_root) != 0) return fail_errno("stat the image's root");
+  if (images.size() > 1) {
+    TRY_ASSIGN(const Fd merged, merge_lowers(lowers));
+    TRY(sys::move_mount(merged.get(), AT_FDCWD, kMerged));
+    lowers = kMerged;
+  }
   TRY(make_owned(layer.get(), "upper", image_root.st_mode & 07777,
                  ids.host_uid(0).value_or(guest_uid), ids.host_gid(0).value_or(guest_gid)));
   // As `userxattr` has it: nothing in the image's own attributes leads anywhere.
-  const sys::MountOption options[] = {{"lowerdir", "lower"},        {"upperdir", "upper"},
+  const sys::MountOption options[] = {{"lowerdir", lowers.c_str()}, {"upperdir", "upper"},
                                       {"workdir", "work"},          {"index", "off"},
                                       {"redirect_dir", "nofollow"}, {"metacopy", "off"}};
   OuterOverlay made;
@@ -91,6 +105,18 @@ Result<Fd> make_layer_mount(const Plan& plan, SwitchMask off) {
   return sys::make_mount("tmpfs", options, static_cast<unsigned>(layer_flags(plan, off)));
 }
 
+Result<std::string> attach_lowers(const std::vector<Fd>& images) {
+  std::string names;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const std::string name = "lower" + std::to_string(i);
+    if (::mkdir(name.c_str(), 0755) != 0) return fail_errno("mkdir " + name);
+    TRY(sys::move_mount(images[i].get(), AT_FDCWD, name.c_str()));
+    if (!names.empty()) names += ':';
+    names += name;
+  }
+  return names;
+}
+
 bool tmpfs_has_user_attributes() {
   // A memory file lives on the kernel's own tmpfs, which is there already.
   const Fd file(::memfd_create("caisson-probe", MFD_CLOEXEC));
@@ -98,7 +124,7 @@ bool tmpfs_has_user_attributes() {
 }
 
 Result<OuterOverlay> make_outer_overlay(const Plan& plan, const Ids& ids, SwitchMask off,
-                                        const Fd& image) {
+                                        const std::vector<Fd>& images) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return fail_errno("socketpair");
@@ -108,7 +134,7 @@ Result<OuterOverlay> make_outer_overlay(const Plan& plan, const Ids& ids, Switch
   if (pid < 0) return fail_errno("fork for the overlay");
   if (pid == 0) {
     (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const auto made = assemble(plan, ids, off, image.get());
+    const auto made = assemble(plan, ids, off, images);
     if (made) {
       const int mounts[] = {made->layer.get(), made->overlay.get()};
       (void)sys::send_message(there.get(), "ok", mounts);

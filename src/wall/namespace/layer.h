@@ -7,10 +7,14 @@
 // supervisor then makes both before it clones the child (make_outer_overlay): trusted.* attributes
 // work on every kernel. The child gets detached mounts with the same flags, limits and owners. An
 // ordinary user has no such way; `caisson doctor` says so. A quota layer has both kinds of
-// attributes on every kernel.
+// attributes on every kernel. Roots that lie over one another always say what they hide in user.*
+// attributes: under an overlay of trusted.* ones they first become one, by an overlay of their own
+// that nobody can write to.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -36,15 +40,21 @@ std::uint64_t layer_flags(const Plan& plan, SwitchMask off);
 // The detached tmpfs, with the plan's limits.
 Result<Fd> make_layer_mount(const Plan& plan, SwitchMask off);
 
+// Attaches the mounts in the working directory, each at a directory that is made for it. What
+// overlay wants to hear of them: their names, the uppermost first, as `lowerdir`.
+Result<std::string> attach_lowers(const std::vector<Fd>& images);
+// The uppermost of them, whose root is the root's model.
+inline constexpr const char* kUppermost = "lower0";
+
 // Whether a tmpfs of this kernel has user.* attributes.
 bool tmpfs_has_user_attributes();
 
 struct OuterOverlay {
   Fd layer, overlay;  // detached
 };
-// Takes the image's detached, idmapped mount. Needs the host's root; the calling process's own
-// mounts stay as they are.
+// Takes the detached, idmapped mounts of the image's roots, the uppermost first. Needs the host's
+// root; the calling process's own mounts stay as they are.
 Result<OuterOverlay> make_outer_overlay(const Plan& plan, const Ids& ids, SwitchMask off,
-                                        const Fd& image);
+                                        const std::vector<Fd>& images);
 
 }  // namespace caisson::wall

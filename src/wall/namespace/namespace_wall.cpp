@@ -428,8 +428,8 @@ Status NamespacePrepared::serve(int broker_fd, std::string_view message) {
 }
 
 Status NamespacePrepared::clean_up(int patience_ms) {
-  // A layer that is kept is abandoned by whoever was given it (image/kept_layer.h).
-  if (plan_.keep_layer == 0) abandon_layer(quota_);
+  // A layer that was handed to the sandbox's owner is abandoned by that one (image/kept_layer.h).
+  if (plan_.keep_layer == 0 || plan_.life == Life::kKept) abandon_layer(quota_);
   quota_ = {};
   auto removed = groups_.remove(patience_ms);
   // Where something stays the journal does too, for the next sweep.

@@ -36,11 +36,11 @@ Error unmapped_grant(int path_fd, const Error& why) {
       "--out, and --rw of a path on ext4, xfs or btrfs");
 }
 
-// The image's mount with these ids, still detached. What a set-id mode would mean is decided last:
-// before the mapping an erofs file's ids are the host's.
-Result<Fd> make_image(const Plan& plan, const Ids& ids) {
-  const int image_fd = plan.descriptors[plan.image_fd];
-  const bool mounted = plan.image == PlanImage::kMount;
+// One of the image's mounts with these ids, still detached. What a set-id mode would mean is
+// decided last: before the mapping an erofs file's ids are the host's.
+Result<Fd> make_image(const Plan& plan, const PlanRoot& root, const Ids& ids) {
+  const int image_fd = plan.descriptors[root.fd];
+  const bool mounted = root.form == PlanImage::kMount;
   Fd image;
   if (mounted) {
     image = Fd(::fcntl(image_fd, F_DUPFD_CLOEXEC, 3));
@@ -52,8 +52,8 @@ Result<Fd> make_image(const Plan& plan, const Ids& ids) {
                                                 (plan.privileges == 0 ? MOUNT_ATTR_NOSUID : 0)));
   }
   TRY_ASSIGN(const Fd mapping,
-             make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, plan.image_id_base),
-                          image_mapping(ids.outer_gids, ids.inner_gids, plan.image_id_base)));
+             make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, root.id_base),
+                          image_mapping(ids.outer_gids, ids.inner_gids, root.id_base)));
   TRY(sys::mount_idmap(image.get(), mapping.get()));
   if (mounted && plan.privileges != 0)
     TRY(sys::mount_setattr(image.get(), false, 0, MOUNT_ATTR_NOSUID));
@@ -62,30 +62,39 @@ Result<Fd> make_image(const Plan& plan, const Ids& ids) {
 
 // Every descriptor of the parts, in the order of the message.
 std::vector<Fd*> slots(RootParts& parts) {
-  std::vector<Fd*> all = {&parts.image, &parts.layer, &parts.overlay, &parts.etc, &parts.devices};
+  std::vector<Fd*> all = {&parts.layer, &parts.overlay, &parts.etc, &parts.devices};
+  for (Fd& image : parts.images) all.push_back(&image);
   for (Fd& grant : parts.grants) all.push_back(&grant);
   return all;
+}
+
+RootParts no_parts(const Plan& plan) {
+  RootParts parts;
+  parts.images.resize(image_roots(plan).size());
+  parts.grants.resize(plan.grants.size());
+  return parts;
 }
 
 }  // namespace
 
 Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps) {
-  RootParts parts;
-  parts.grants.resize(plan.grants.size());
+  RootParts parts = no_parts(plan);
+  const std::vector<PlanRoot> roots = image_roots(plan);
   if (ids.mode != IdMode::kRoot) {
-    if (plan.image != PlanImage::kMount) return parts;
+    const auto is_mount = [](const PlanRoot& root) { return root.form == PlanImage::kMount; };
+    if (std::ranges::none_of(roots, is_mount)) return parts;
     return fail(Error::precondition(
         "the image is a mount of its own, which only root's sandboxes can have"));
   }
   TRY(steps.enter("image"));
-  if (plan.image != PlanImage::kHost) {
-    TRY_ASSIGN(parts.image, make_image(plan, ids));
-    if (!lies_on_disk(plan) && !tmpfs_has_user_attributes()) {
-      TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan, ids, plan.switches, parts.image));
-      parts.layer = std::move(outer.layer);
-      parts.overlay = std::move(outer.overlay);
-      parts.image.reset();
-    }
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    TRY_ASSIGN(parts.images[i], make_image(plan, roots[i], ids));
+  }
+  if (!roots.empty() && !lies_on_disk(plan) && !tmpfs_has_user_attributes()) {
+    TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan, ids, plan.switches, parts.images));
+    parts.layer = std::move(outer.layer);
+    parts.overlay = std::move(outer.overlay);
+    for (Fd& image : parts.images) image.reset();
   }
   TRY(steps.enter("grants"));
   Fd mapping;
@@ -132,9 +141,8 @@ Status send_parts(int socket_fd, RootParts parts) {
   return sys::send_message(socket_fd, present, descriptors);
 }
 
-Result<RootParts> receive_parts(int socket_fd, std::size_t grants) {
-  RootParts parts;
-  parts.grants.resize(grants);
+Result<RootParts> receive_parts(int socket_fd, const Plan& plan) {
+  RootParts parts = no_parts(plan);
   const std::vector<Fd*> all = slots(parts);
   TRY_ASSIGN(sys::Message message, sys::recv_message(socket_fd, all.size()));
   if (message.bytes.size() != all.size())
@@ -149,8 +157,8 @@ Result<RootParts> receive_parts(int socket_fd, std::size_t grants) {
   return parts;
 }
 
-Status send_birth(int socket_fd, int layer_fd, const Handouts& handouts) {
-  std::vector<int> descriptors = {layer_fd};
+Status send_birth(int socket_fd, int layer_fd, int boot_id_fd, const Handouts& handouts) {
+  std::vector<int> descriptors = {layer_fd, boot_id_fd};
   for (const int fd : descriptors_of(handouts)) descriptors.push_back(fd);
   return sys::send_message(socket_fd, kBorn + encode_handouts(handouts), descriptors);
 }
@@ -163,11 +171,12 @@ Result<Birth> receive_birth(int socket_fd) {
   TRY_ASSIGN(sys::Message answer, sys::recv_message(socket_fd, kMostHandoutText));
   if (answer.bytes.empty()) return fail(Error::internal("in setup: the setup child died"));
   if (!answer.bytes.starts_with(kBorn)) return fail(Error::internal("in " + answer.bytes));
-  if (answer.descriptors.empty())
+  if (answer.descriptors.size() < 2)
     return fail(Error::internal("in setup: no writable layer came back"));
   Birth birth;
   birth.layer = std::move(answer.descriptors[0]);
-  answer.descriptors.erase(answer.descriptors.begin());
+  birth.boot_id = std::move(answer.descriptors[1]);
+  answer.descriptors.erase(answer.descriptors.begin(), answer.descriptors.begin() + 2);
   TRY_ASSIGN(birth.handouts, decode_handouts(std::string_view(answer.bytes).substr(kBorn.size()),
                                              std::move(answer.descriptors)));
   return birth;

@@ -18,7 +18,8 @@
 namespace caisson::wall {
 
 struct RootParts {
-  Fd image;           // detached mount of the image, idmapped; invalid: bind it inside
+  // Detached mounts of the image's roots (image_roots()), idmapped; invalid: bind them inside.
+  std::vector<Fd> images;
   Fd layer, overlay;  // the writable layer and the root over it (layer.h); invalid: make inside
   std::vector<Fd> grants;  // detached mounts in the plan's order; invalid: bind it inside
   Fd etc;                  // the host image's kept /etc: a detached mount as root, else its path
@@ -33,14 +34,15 @@ Status add_etc(RootParts& parts, Fd etc, IdMode mode);
 
 // Over a SOCK_SEQPACKET pair. receive_parts() waits; cancelled where the other end is gone.
 Status send_parts(int socket_fd, RootParts parts);
-Result<RootParts> receive_parts(int socket_fd, std::size_t grants);
+Result<RootParts> receive_parts(int socket_fd, const Plan& plan);
 
-// The setup child's last word: the writable layer, for fstatfs(2), and what is handed out.
+// The setup child's last word: the writable layer, for fstatfs(2), the file behind the boot id, for
+// writing, and what is handed out.
 struct Birth {
-  Fd layer;
+  Fd layer, boot_id;
   Handouts handouts;
 };
-Status send_birth(int socket_fd, int layer_fd, const Handouts& handouts);
+Status send_birth(int socket_fd, int layer_fd, int boot_id_fd, const Handouts& handouts);
 // The failed step's sentence instead.
 void send_stillbirth(int socket_fd, const Error& why);
 // Waits. Error: that sentence, or that the child died.

@@ -114,7 +114,7 @@ TEST_F(ErofsImage, ItsRootIsTheSandboxsAndWhatNoImageMayHaveIsNobodys) {
     auto parts = make_parts(plan_, root_ids(), steps);
     ASSERT_TRUE(parts.has_value()) << parts.error().message();
     // Where tmpfs has no user attributes the image is under the overlay already.
-    const Fd& image = parts->image.valid() ? parts->image : parts->overlay;
+    const Fd& image = parts->images[0].valid() ? parts->images[0] : parts->overlay;
     EXPECT_EQ(facts(image, "root").st_uid, kBlock);
     EXPECT_EQ(facts(image, "root").st_gid, kBlock);
     EXPECT_EQ(facts(image, "beyond").st_uid, kOverflow);

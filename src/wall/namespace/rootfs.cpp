@@ -1,7 +1,6 @@
 #include "wall/namespace/rootfs.h"
 
 #include <sys/mount.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/kernel_abi.h"
+#include "base/secret.h"
 #include "base/sys.h"
 #include "image/host_etc.h"
 #include "image/host_etc_cache.h"
@@ -38,26 +38,6 @@ constexpr std::uint32_t kTtyGroup = 5;
 
 // How cgroup v1 writes that memory has no limit.
 constexpr const char* kNoLegacyLimit = "9223372036854771712";
-
-std::string random_hex(std::size_t bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string raw(bytes, '\0');
-  (void)::getrandom(raw.data(), raw.size(), 0);
-  std::string text;
-  for (const char byte : raw) {
-    text += kDigits[static_cast<unsigned char>(byte) >> 4];
-    text += kDigits[static_cast<unsigned char>(byte) & 15];
-  }
-  return text;
-}
-
-std::string random_uuid() {
-  std::string text = random_hex(16);
-  text[12] = '4';
-  text[16] = 'a';
-  for (const std::size_t at : {8, 13, 18, 23}) text.insert(at, 1, '-');
-  return text;
-}
 
 Result<Fd> open_path(int directory_fd, const std::string& path) {
   Fd fd(::openat(directory_fd, path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW));
@@ -266,25 +246,26 @@ Status RootBuilder::make_image_root() {
     TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
     return {};
   }
-  for (const char* name : {"upper", "work", "lower", "root"})
-    TRY(make_directory(layer_.get(), name, 0755));
-  Fd image = std::move(parts_.image);
-  if (!image.valid()) {
-    TRY_ASSIGN(const Fd here,
-               reopen_here(plan_.descriptors[static_cast<std::size_t>(plan_.image_fd)]));
-    TRY_ASSIGN(image, clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV));
+  for (const char* name : {"upper", "work", "root"}) TRY(make_directory(layer_.get(), name, 0755));
+  const std::vector<PlanRoot> roots = image_roots(plan_);
+  std::vector<Fd> images = std::move(parts_.images);
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (images[i].valid()) continue;
+    TRY_ASSIGN(const Fd here, reopen_here(plan_.descriptors[roots[i].fd]));
+    TRY_ASSIGN(images[i], clone_mount(here.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV));
   }
   TRY_ASSIGN(const Fd assembly, open_path(AT_FDCWD, kAssembly));
-  TRY(sys::move_mount(image.get(), assembly.get(), "lower"));
+  if (::fchdir(assembly.get()) != 0) return fail_errno("fchdir");
+  TRY_ASSIGN(const std::string lowers, attach_lowers(images));
   // The root directory itself is the upper one: give it the image's own mode and owner.
   struct stat image_root{};
-  if (::fstatat(assembly.get(), "lower", &image_root, 0) != 0) return fail_errno("stat lower");
+  if (::stat(kUppermost, &image_root) != 0) return fail_errno("stat the image's root");
   if (::fchmodat(assembly.get(), "upper", image_root.st_mode & 07777, 0) != 0)
     return fail_errno("chmod upper");
   TRY(own(assembly.get(), "upper", 0, 0));
-  if (::fchdir(assembly.get()) != 0) return fail_errno("fchdir");
+  TRY(make_upper_etc(assembly.get(), lowers));
   std::vector<sys::MountOption> options = {
-      {"lowerdir", "lower"}, {"upperdir", "upper"}, {"workdir", "work"}};
+      {"lowerdir", lowers.c_str()}, {"upperdir", "upper"}, {"workdir", "work"}};
   options.push_back({"userxattr", nullptr});
   // The upper side ends with the sandbox: nothing has to reach the disk, not even at the end.
   if (lies_on_disk(plan_)) options.push_back({"volatile", nullptr});
@@ -292,6 +273,40 @@ Status RootBuilder::make_image_root() {
              sys::make_mount("overlay", options, static_cast<unsigned>(layer_flags(plan_, off_))));
   TRY(sys::move_mount(overlay.get(), assembly.get(), "root"));
   TRY_ASSIGN(root_, open_path(assembly.get(), "root"));
+  return {};
+}
+
+Status RootBuilder::make_upper_etc(int assembly_fd, std::string_view lowers) {
+  struct stat image_etc{};
+  bool there = false;
+  // Of images over one another the topmost that has it.
+  while (!there && !lowers.empty()) {
+    const std::string name = std::string(lowers.substr(0, lowers.find(':'))) + "/etc";
+    lowers.remove_prefix(std::min(lowers.size(), name.size() - 3));
+    there = ::fstatat(assembly_fd, name.c_str(), &image_etc, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!there && errno != ENOENT) return fail_errno("stat " + name);
+  }
+  // check_mount_points() has the words for it.
+  if (there && !S_ISDIR(image_etc.st_mode)) return {};
+  if (::mkdirat(assembly_fd, "upper/etc", 0755) != 0) return fail_errno("mkdir upper/etc");
+  if (there) {
+    if (::fchownat(assembly_fd, "upper/etc", image_etc.st_uid, image_etc.st_gid, 0) != 0)
+      return fail_errno("chown upper/etc");
+    if (::fchmodat(assembly_fd, "upper/etc", image_etc.st_mode & 07777, 0) != 0)
+      return fail_errno("chmod upper/etc");
+  } else {
+    TRY(own(assembly_fd, "upper/etc", 0, 0));
+  }
+  TRY_ASSIGN(const Fd etc, sys::openat2(assembly_fd, "upper/etc", O_RDONLY | O_DIRECTORY, 0,
+                                        RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+  TRY(write_own_files(etc.get()));
+  etc_is_made_ = true;
+  return {};
+}
+
+Status RootBuilder::write_own_files(int etc_fd) {
+  for (const image::GeneratedFile& file : image::sandbox_files(plan_.hostname, random_hex(32)))
+    TRY(write_new(etc_fd, etc_name(file).c_str(), file.contents, file.mode));
   return {};
 }
 
@@ -412,6 +427,8 @@ Status RootBuilder::mount_process(int proc_fd) {
   TRY(write_new(layer_.get(), ".boot_id", random_uuid() + "\n", 0444));
   TRY_ASSIGN(const Fd boot_id, open_path(AT_FDCWD, std::string(kAssembly) + "/.boot_id"));
   TRY(bind(boot_id.get(), proc.get(), "sys/kernel/random/boot_id", kBarred));
+  boot_id_ = Fd(::openat(layer_.get(), ".boot_id", O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!boot_id_.valid()) return fail_errno("open .boot_id");
   return {};
 }
 
@@ -468,15 +485,10 @@ Status RootBuilder::make_system() {
 
 Status RootBuilder::make_etc() {
   TRY(steps_.enter("etc"));
+  if (etc_is_made_) return {};
   TRY_ASSIGN(const Fd etc, sys::openat2(root_.get(), "etc", O_RDONLY | O_DIRECTORY, 0,
                                         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
-  const std::vector<image::GeneratedFile> own_files =
-      image::sandbox_files(plan_.hostname, random_hex(16));
-  if (plan_.image != PlanImage::kHost) {
-    for (const image::GeneratedFile& file : own_files)
-      TRY(write_new(etc.get(), etc_name(file).c_str(), file.contents, file.mode));
-    return {};
-  }
+  if (plan_.image != PlanImage::kHost) return write_own_files(etc.get());
   if (is_off(off_, Mechanism::kGeneratedEtc)) {
     TRY_ASSIGN(const Fd host_etc, open_path(AT_FDCWD, "/etc"));
     return bind(host_etc.get(), root_.get(), "etc", safe_flags());
@@ -488,7 +500,7 @@ Status RootBuilder::make_etc() {
   }
   TRY(sys::move_mount(kept.get(), etc.get(), ""));
   TRY_ASSIGN(const Fd shown, open_path(root_.get(), "etc"));
-  for (const image::GeneratedFile& file : own_files) {
+  for (const image::GeneratedFile& file : image::sandbox_files(plan_.hostname, random_hex(32))) {
     // The kept files are those of the default host name; only the machine id always differs.
     const std::string name = etc_name(file);
     if (plan_.hostname == image::kDefaultHostname && name != "machine-id") continue;

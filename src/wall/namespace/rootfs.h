@@ -49,11 +49,17 @@ class RootBuilder {
   Status enter();
   // The writable layer, for fstatfs(2).
   int layer_fd() const { return layer_.get(); }
+  // The file behind /proc/sys/kernel/random/boot_id, for writing.
+  int boot_id_fd() const { return boot_id_.get(); }
 
  private:
   Status make_layer();
   Status make_host_root();
   Status make_image_root();
+  // The sandbox's own files of /etc, where the overlay will find them: made through it, each would
+  // first be taken off the image by a whiteout, and the directory copied.
+  Status make_upper_etc(int assembly_fd, std::string_view lowers);
+  Status write_own_files(int etc_fd);
   // A directory of the root that is there in any case; of an image's it belongs to root.
   Status make_missing(const char* name, unsigned mode);
   Status make_directories();
@@ -76,8 +82,9 @@ class RootBuilder {
   SwitchMask off_;
   RootParts parts_;
   Steps& steps_;
-  Fd layer_;
+  Fd layer_, boot_id_;
   Fd root_;  // the new root, attached
+  bool etc_is_made_ = false;
 };
 
 }  // namespace caisson::wall

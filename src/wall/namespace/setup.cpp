@@ -60,7 +60,7 @@ class Setup {
   Fd helper_says_;  // one message: "ok", or what failed
   Fd inner_;        // user namespace N
   Fd cgroup_ns_;    // the commands'; invalid: ours
-  int layer_fd_ = -1;
+  int layer_fd_ = -1, boot_id_fd_ = -1;
   Handouts handouts_;
 };
 
@@ -100,7 +100,10 @@ Status Setup::enter_namespaces() {
 
 Status Setup::make_proc() {
   std::vector<sys::MountOption> options;
-  if (!off(Mechanism::kHidepid)) options.push_back({"hidepid", "invisible"});
+  // What runs in a kept sandbox is one client's, who looks for it by ps and ends it by pkill; PID 1
+  // is closed by its ids and by not being dumpable in any case.
+  if (!off(Mechanism::kHidepid) && plan_.life != Life::kKept)
+    options.push_back({"hidepid", "invisible"});
   TRY_ASSIGN(proc_, sys::make_mount("proc", options,
                                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
   sysctls_ = Fd(::openat(proc_.get(), "sys", O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -268,7 +271,7 @@ Status Setup::become_guest() {
   const int cgroup_ns = cgroup_ns_.valid() ? place(cgroup_ns_.get()) : -1;
   if (report < 0 || channel < 0 || nothing < 0) return fail_errno("fcntl dupfd");
   steps_.finish();
-  TRY(send_birth(report, layer_fd_, handouts_));
+  TRY(send_birth(report, layer_fd_, boot_id_fd_, handouts_));
   for (int fd : {0, 1, 2}) {
     if (::dup2(nothing, fd) < 0) return fail_errno("dup2");
   }
@@ -301,7 +304,7 @@ Status Setup::run() {
   if (::sethostname(plan_.hostname.data(), plan_.hostname.size()) != 0 &&
       !off(Mechanism::kUtsNamespace))
     return fail_errno("sethostname");
-  TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_.grants.size()));
+  TRY_ASSIGN(RootParts parts, receive_parts(input_.report.get(), plan_));
   // An overlay that was made outside has notes that only root's own can read.
   handouts_.trusted_attributes = parts.overlay.valid();
   RootBuilder root(plan_, input_.ids, input_.cgroups, std::move(parts), steps_);
@@ -313,6 +316,7 @@ Status Setup::run() {
   TRY(take_spaces());
   TRY(root.enter());
   layer_fd_ = root.layer_fd();
+  boot_id_fd_ = root.boot_id_fd();
   if (plan_.egress != 0) TRY(make_egress_listener());
   // Detached mounts count as mount namespaces, so this comes after the last of them.
   TRY(forbid_namespaces());

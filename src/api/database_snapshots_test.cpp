@@ -1,0 +1,136 @@
+#include "api/database_snapshots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "db/teams.h"
+#include "db/templates.h"
+
+namespace caisson::api {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class DatabaseSnapshotsTest : public testing::Test {
+ protected:
+  DatabaseSnapshotsTest() {
+    std::string pattern = std::filesystem::temp_directory_path() / "snapshots-XXXXXX";
+    VERIFY(::mkdtemp(pattern.data()) != nullptr);
+    directory_ = pattern;
+    ::setenv("CAISSON_STATE_DIR", directory_.c_str(), 1);
+  }
+  ~DatabaseSnapshotsTest() override { std::filesystem::remove_all(directory_); }
+
+  // Runs a body on a loop over a database with two teams.
+  template <typename Body>
+  void with_snapshots(Body body) {
+    io::Loop loop(1);
+    auto opened = db::Database::open(directory_ + "/db");
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    db::Teams teams(*opened);
+    first_ = teams.find(db::kDefaultTeam)->id;
+    second_ = teams.create("other", "Other", {}, 1)->id;
+    auto database = std::make_shared<fleet::SharedDatabase>(loop, std::move(*opened));
+    DatabaseSnapshots snapshots(loop, database);
+    auto task = [](io::Loop& on, DatabaseSnapshots& under_test, Body& run) -> io::Async<void> {
+      co_await run(under_test);
+      on.stop();
+    };
+    loop.spawn(task(loop, snapshots, body));
+    loop.run();
+  }
+
+  std::string directory_, first_, second_;
+};
+
+const fleet::Snapshot kTaken{
+    .image = "sha256:" + std::string(64, 'a'), .cpu_milli = 2000, .memory = 1 << 20, .disk = 0};
+
+TEST_F(DatabaseSnapshotsTest, WhatWasTakenCanBeMade) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    const auto added = co_await snapshots.add(first_, "i1", "", kTaken);
+    EXPECT_TRUE(added.has_value());
+    EXPECT_THAT(added->names, IsEmpty());
+    const auto made = co_await snapshots.to_make(first_, added->id);
+    EXPECT_EQ(made->recipe.image, kTaken.image);
+    EXPECT_EQ(made->recipe.cpu_milli, policy::LimitValue(2000));
+    EXPECT_EQ(made->recipe.disk_bytes, policy::LimitValue());
+    EXPECT_EQ(made->id, added->id);
+    // Clients add the tag that means the one that is current.
+    const auto tagged = co_await snapshots.to_make(first_, added->id + ":default");
+    EXPECT_TRUE(tagged.has_value());
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, ANameIsTheTeamsOwn) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    const auto added = co_await snapshots.add(first_, "i1", "mine", kTaken);
+    EXPECT_EQ(added->id, "default/mine:default");
+    EXPECT_THAT(added->names, ElementsAre("default/mine"));
+    for (const char* name : {"mine", "default/mine", "default/mine:default"}) {
+      const auto made = co_await snapshots.to_make(first_, name);
+      EXPECT_TRUE(made.has_value()) << name;
+      const auto others = co_await snapshots.to_make(second_, name);
+      EXPECT_EQ(others.error().code(), Code::kNotFound) << name;
+      const auto removed = co_await snapshots.remove(second_, name);
+      EXPECT_EQ(removed.error().code(), Code::kNotFound) << name;
+    }
+    const auto bad = co_await snapshots.add(first_, "i1", "No Name", kTaken);
+    EXPECT_EQ(bad.error().code(), Code::kInvalidArgument);
+    const auto foreign = co_await snapshots.add(second_, "i1", "default/mine", kTaken);
+    EXPECT_EQ(foreign.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, AreListedByPages) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    for (const char* name : {"a", "b", "c"}) {
+      const auto added = co_await snapshots.add(first_, name, name, kTaken);
+      EXPECT_TRUE(added.has_value());
+    }
+    SnapshotQuery query{.sandbox = {}, .name = {}, .limit = 2, .after = {}};
+    std::vector<std::string> seen;
+    do {
+      const auto page = co_await snapshots.list(first_, query);
+      for (const SnapshotView& view : page->snapshots) seen.push_back(view.names.front());
+      query.after = page->next_token;
+    } while (!query.after.empty());
+    EXPECT_THAT(seen, testing::UnorderedElementsAre("default/a", "default/b", "default/c"));
+    query.sandbox = "b";
+    auto page = co_await snapshots.list(first_, query);
+    EXPECT_EQ(page->snapshots.size(), 1u);
+    query.sandbox.reset();
+    query.name = "other/a";
+    page = co_await snapshots.list(first_, query);
+    EXPECT_THAT(page->snapshots, IsEmpty());
+    page = co_await snapshots.list(second_, SnapshotQuery());
+    EXPECT_THAT(page->snapshots, IsEmpty());
+    for (const char* token : {"x", "!!!!", "MV8", "bm9uZQ"}) {
+      query = {.sandbox = {}, .name = {}, .limit = 2, .after = token};
+      const auto wrong = co_await snapshots.list(first_, query);
+      // A well-formed one of no row is the end.
+      if (wrong.has_value()) continue;
+      EXPECT_EQ(wrong.error().code(), Code::kInvalidArgument) << token;
+    }
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, AreRemovedOnceAndATemplateIsNone) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    const auto added = co_await snapshots.add(first_, "i1", "mine", kTaken);
+    const auto removed = co_await snapshots.remove(first_, added->id);
+    EXPECT_TRUE(removed.has_value());
+    const auto again = co_await snapshots.remove(first_, added->id);
+    EXPECT_EQ(again.error().code(), Code::kNotFound);
+    const auto made = co_await snapshots.to_make(first_, added->id);
+    EXPECT_EQ(made.error().code(), Code::kNotFound);
+    const auto swept = co_await snapshots.sweep();
+    EXPECT_TRUE(swept.has_value());
+  });
+}
+
+}  // namespace
+}  // namespace caisson::api

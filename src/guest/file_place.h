@@ -1,0 +1,64 @@
+// Where a path leads: an open directory and a name in it, for operations that make files.
+//
+// Plain: as any program of the worker's own rights goes. Guarded, for a worker that works with
+// root's rights for somebody else (the OPEN frame names an owner): the path is walked step by step,
+// and a link takes it no further than whoever planted the link could go and write himself. A link
+// counts as its owner's, or where it is root's as its directory's; root's own are followed as they
+// are. What was found stays what it is: no name is resolved twice.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "guest/files.h"
+
+namespace caisson::guest {
+
+class Place {
+ public:
+  enum class Missing : std::uint8_t { kFail, kMake };  // directories on the way
+
+  // Guarded where `owner` is given; `owner` gets what is made on the way. A link that `path` ends
+  // with is followed.
+  static Result<Place> find(const std::string& path, Missing missing, const Owner& owner);
+
+  // For openat() and its like, with flags() added; names are without links where it is guarded.
+  int directory() const { return guarded_ ? directory_.get() : AT_FDCWD; }
+  const char* name() const { return name_.c_str(); }
+  int open_flags() const { return guarded_ ? O_NOFOLLOW : 0; }
+  int stat_flags() const { return guarded_ ? AT_SYMLINK_NOFOLLOW : 0; }
+  bool guarded() const { return guarded_; }
+  // As it was given, for errors.
+  const std::string& path() const { return path_; }
+
+  // Whether whoever planted the links on the way may make files there, and may write to what is
+  // there. Error: permission_denied.
+  Status check_new() const;
+  Status check_existing(const struct stat& status) const;
+  // Whether that file may be given to somebody else: it is reached by one name alone, and through
+  // nobody's links but its owner's.
+  bool may_give(const struct stat& status) const;
+
+  // Regular files alone, without waiting.
+  Result<Fd> open_regular(int flags, mode_t mode = 0) const;
+
+ private:
+  explicit Place(std::string path) : path_(path), name_(std::move(path)) {}
+  Status walk(Missing missing, const Owner& owner);
+  Status enter(const std::string& name, Missing missing, const Owner& owner);
+  Status follow(const std::string& name, const struct stat& link);
+  Status check(const struct stat& status, mode_t for_all) const;
+
+  std::string path_, name_;
+  bool guarded_ = false;
+  Fd directory_;
+  std::vector<std::string> left_;  // of the walk, the next one last
+  std::vector<uid_t> planters_;    // of the links that were followed, but root
+};
+
+}  // namespace caisson::guest
