@@ -40,6 +40,7 @@ class BenchError(Exception):
 
 
 def compile_timer(folder):
+    folder.mkdir(parents=True, exist_ok=True)
     source, program = ROOT / "bench" / "spawn_timer.c", folder / "spawn_timer"
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program

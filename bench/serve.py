@@ -4,8 +4,10 @@
     ./dev bench serve [--parts one,burst,live] [--pool N] [--rounds N] [--quick] [--no-write] [--serve-arg ARG]…
 
 one: create, first command (`true`, by a login shell, as the SDKs start it) and kill, one after another, by
-a raw client and by E2B's SDK. burst: 100 creates at the same time, several times. Both without a pool and
-with one of N sandboxes that the server makes ahead, full when a measurement begins. live: 500 sandboxes that
+a raw client and by E2B's SDK; beside it the same shell in the image's tree by chroot alone, which no sandbox
+can be faster than. burst: 100 creates at the same time, several times, alone and each with a first command.
+Both without a pool and with one of N sandboxes that the server makes ahead, full when a measurement begins. The
+run directory lies in memory, as it does on hosts. live: 500 sandboxes that
 run, what a create costs then, and the memory of each: the proportional share of its processes, and what the
 kernel has besides (the fall of MemAvailable, and slab). Figures go to docs/benchmarks.md, between the serve
 markers, and to build/bench/serve.json.
@@ -72,14 +74,22 @@ async def create_and_run(client):
     return round((made - began) * 1e6), round((time.monotonic() - began) * 1e6), sandbox
 
 
-async def many(lab, count, at_once):
+async def create(client):
+    """As create_and_run, without the command."""
+    began = time.monotonic()
+    sandbox = await client.create(TEMPLATE, LIFETIME)
+    made = round((time.monotonic() - began) * 1e6)
+    return made, made, sandbox
+
+
+async def many(lab, count, at_once, make=create_and_run):
     """`count` sandboxes of which `at_once` are made at a time: (figures of each, sandboxes)."""
     todo, done = iter(range(count)), []
 
     async def worker():
         client = lab.client()
         for _ in todo:
-            done.append(await create_and_run(client))
+            done.append(await make(client))
             if len(done) % 50 == 0:
                 frame.show(f"{len(done)} of {count} sandboxes")
         client.close()
@@ -125,6 +135,21 @@ def memory(lab):
 # ---- the parts: each returns its figures, or raises with what is missing ---------------------------------
 
 
+def floor(lab):
+    """Microseconds of the first command in the image's tree, without a sandbox and without a server."""
+    state = Path(lab.server.caller.env["CAISSON_STATE_DIR"])
+    profiles = list(state.glob("images/rootfs/*/*/etc/profile"))
+    if not profiles:
+        raise frame.BenchError(f"{state} holds no tree of the image")
+    timer = frame.compile_timer(ROOT / "build" / "bench")
+    command = [timer, "in", profiles[0].parent.parent, "1000", "times", str(lab.options.rounds + 3), "/bin/bash", "-l", "-c", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, env={"HOME": "/home/user", "USER": "user"})
+    lines = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+    if done.returncode != 0 or not lines or any(status for _, status, _ in lines):
+        raise frame.BenchError(f"the shell in the image's tree failed: {done.stdout[-200:]}{done.stderr[-500:]}")
+    return [took for took, _, _ in lines[3:]]
+
+
 def one(lab):
     rounds = lab.options.rounds
 
@@ -140,7 +165,7 @@ def one(lab):
         client.close()
         return figures
 
-    found = {"raw client": columns(asyncio.run(raw()))}
+    found = {"no sandbox": {"the shell alone": floor(lab)}, "raw client": columns(asyncio.run(raw()))}
     try:
         found["E2B's SDK"] = with_sdk(lab, rounds)
     except (node.NodeError, frame.BenchError) as error:
@@ -167,12 +192,16 @@ def burst(lab):
     found = []
     for number in range(lab.options.bursts):
         frame.show(f"burst {number + 1} of {lab.options.bursts}")
+        alone, sandboxes = asyncio.run(many(lab, lab.options.burst, lab.options.burst, create))
+        asyncio.run(kill_all(lab, sandboxes))
+        lab.settle()
         began = time.monotonic()
         figures, sandboxes = asyncio.run(many(lab, lab.options.burst, lab.options.burst))
         took = round((time.monotonic() - began) * 1e6)
         asyncio.run(kill_all(lab, sandboxes))
         lab.settle()
-        found.append({"create": [made for made, _ in figures], "create and first command": [first for _, first in figures], "all": took})
+        found.append({"create alone": [made for made, _ in alone], "create": [made for made, _ in figures],
+                      "create and first command": [first for _, first in figures], "all": took})
     return {"bursts": found, "size": lab.options.burst}
 
 
@@ -217,7 +246,7 @@ def one_tables(figures):
 
 def burst_tables(figures):
     bursts = figures["bursts"]
-    merged = {what: [value for one_burst in bursts for value in one_burst[what]] for what in ("create", "create and first command")}
+    merged = {what: [value for one_burst in bursts for value in one_burst[what]] for what in ("create alone", "create", "create and first command")}
     whole = sorted(one_burst["all"] / 1000 for one_burst in bursts)
     return ["", *times_table({f"{figures['size']} at the same time": merged}), "",
             f"{len(bursts)} bursts; from the first request to the end of the last command {whole[0]:.0f} to {whole[-1]:.0f} ms."]
@@ -288,7 +317,7 @@ def measure(options, start=serve_lab.fresh):
                 config.write(f"pool: {{{TEMPLATE}: {pool}}}\n")
                 config.flush()
                 os.chmod(config.name, 0o644)
-                with start(arguments=[*(["--config", config.name] if pool else []), *options.serve_arg]) as server:
+                with start(arguments=[*(["--config", config.name] if pool else []), *options.serve_arg], run=harness.memory_folder()) as server:
                     lab = Lab(server, options, pool)
                     lab.settle()
                     parts[name] = globals()[part](lab)

@@ -101,11 +101,12 @@ AFTER = {"server": 2048, "sandboxes": 20480, "processes": 30, "MemAvailable": -4
 class Report(unittest.TestCase):
     def test_each_part_has_its_table_or_its_reason(self):
         parts = {"one": {"times_us": {"raw client": FIGURES}, "missing_sdk": "no npm"},
-                 "burst 7": {"size": 3, "bursts": [{"create": [1000], "create and first command": [9000], "all": 12000}]},
+                 "burst 7": {"size": 3, "bursts": [{"create alone": [500], "create": [1000], "create and first command": [9000], "all": 12000}]},
                  "live": {"count": 10, "before": BEFORE, "after": AFTER, "times_us": {"with 10 live": FIGURES}}}
         text = serve.report({"date": "2026-01-01", "remark": "", "host": {"kernel": "6.1"}, "arguments": ["--x"], "parts": parts})
         self.assertIn("| create and first command, raw client | 6.00 ms | 7.00 ms | 7.00 ms | 7.00 ms |", text)
         self.assertIn("E2B's SDK was not measured: no npm", text)
+        self.assertIn("| create alone, 3 at the same time | 0.50 ms |", text)
         self.assertIn("1 bursts; from the first request to the end of the last command 12 to 12 ms", text)
         self.assertIn("| its processes (PSS) | 2048 KiB in 3.0 processes |", text)
         self.assertIn("| all, by the fall of MemAvailable | 4096 KiB |", text)
@@ -120,7 +121,7 @@ class Report(unittest.TestCase):
 class Whole(unittest.TestCase):
     def test_a_part_without_a_server_is_named_with_its_reason(self):
         @contextlib.contextmanager
-        def none(arguments):
+        def none(arguments, run):
             raise serve.serve_lab.ServerError("there is no server")
             yield
 

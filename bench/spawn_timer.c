@@ -4,12 +4,14 @@
 //                                          resident set of the command and what it waited for, in
 //                                          KiB
 //   spawn_timer rate WORKERS SECONDS COMMAND…   one line: runs, failed runs, microseconds
+//   spawn_timer in TREE UID times …        as root: the same by chroot in TREE, as that user
 //
 // A run is vfork, execve, wait. Every %n in the command becomes a number that is never used twice,
 // for programs that want a name for each run. The command's stdin, stdout and stderr are /dev/null.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,14 +135,26 @@ static int rate(int workers, double seconds, char** command, int null_fd) {
   return 0;
 }
 
+static void enter(const char* tree, unsigned id) {
+  if (chroot(tree) != 0 || chdir("/") != 0) die(tree);
+  if (setgroups(0, NULL) != 0 || setgid(id) != 0 || setuid(id) != 0) die("become the user");
+}
+
 int main(int argc, char** argv) {
   const int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null_fd < 0) die("open /dev/null");
+  if (argc >= 4 && strcmp(argv[1], "in") == 0) {
+    enter(argv[2], (unsigned)atoi(argv[3]));
+    argc -= 3;
+    argv += 3;
+  }
   if (argc >= 4 && strcmp(argv[1], "times") == 0 && atoi(argv[2]) > 0)
     return times((unsigned)atoi(argv[2]), argv + 3, null_fd);
   if (argc >= 5 && strcmp(argv[1], "rate") == 0 && atoi(argv[2]) > 0 &&
       atoi(argv[2]) <= kMaxWorkers && atof(argv[3]) > 0)
     return rate(atoi(argv[2]), atof(argv[3]), argv + 4, null_fd);
-  fprintf(stderr, "usage: spawn_timer times COUNT COMMAND… | rate WORKERS SECONDS COMMAND…\n");
+  fprintf(
+      stderr,
+      "usage: spawn_timer [in TREE UID] times COUNT COMMAND… | rate WORKERS SECONDS COMMAND…\n");
   return 2;
 }

@@ -21,7 +21,12 @@ caisson_install_program(caisson-image-worker ${CMAKE_INSTALL_LIBEXECDIR}/caisson
 caisson_install_program(caisson-image-fetch ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-template-builder ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-serve ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-maker ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 
+# Where systemd looks, whatever the prefix of libraries is.
+install(FILES ${CMAKE_SOURCE_DIR}/packaging/systemd/caisson.service
+              ${CMAKE_SOURCE_DIR}/packaging/systemd/caisson-sandboxes.service
+        DESTINATION lib/systemd/system)
 install(FILES ${CMAKE_SOURCE_DIR}/packaging/apparmor/caisson
         DESTINATION ${CMAKE_INSTALL_DATADIR}/caisson/apparmor)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/ARCHITECTURE.md

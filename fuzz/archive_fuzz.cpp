@@ -1,8 +1,9 @@
 // libraries: image_unpack image base
 // The image worker's parser: the input as layers, flattened first into an erofs image, which is
 // read back and checked to the last byte, then, every now and then, into a directory, which must
-// come out the same; and the input as an entry's name. A byte 0xff at the beginning and the next
-// one say where the input is cut into two layers.
+// come out the same; its last layer as a delta, which must pass the store's check; and the input as
+// an entry's name. A byte 0xff at the beginning and the next one say where the input is cut into
+// two layers.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,9 +16,11 @@
 #include <vector>
 
 #include "image/archive_for_test.h"
+#include "image/erofs_check.h"
 #include "image/files.h"
 #include "image/ids.h"
 #include "image/rootfs_for_test.h"
+#include "image/worker/delta.h"
 #include "image/worker/directory_writer.h"
 #include "image/worker/entry_name.h"
 #include "image/worker/erofs_writer.h"
@@ -139,9 +142,8 @@ class FuzzInput final : public ArchiveInput {
 };
 
 // Whether all layers are taken.
-bool flatten(LayerTree& tree, RootfsWriter& writer, const UnpackLimits& limits,
-             const std::vector<std::string_view>& layers) {
-  Flattener flattener(tree, writer);
+bool apply(LayerSink& flattener, const UnpackLimits& limits,
+           const std::vector<std::string_view>& layers) {
   CheckingSink sink(flattener, limits);
   UnpackReport before;
   for (std::string_view layer : layers) {
@@ -156,6 +158,12 @@ bool flatten(LayerTree& tree, RootfsWriter& writer, const UnpackLimits& limits,
     require(before.entries <= limits.entries && before.bytes <= limits.bytes);
   }
   return true;
+}
+
+bool flatten(LayerTree& tree, RootfsWriter& writer, const UnpackLimits& limits,
+             const std::vector<std::string_view>& layers) {
+  Flattener flattener(tree, writer);
+  return apply(flattener, limits, layers);
 }
 
 std::string path_of(const Fd& fd) {
@@ -185,6 +193,22 @@ void compare_directory(const testing::Listing& expected, const UnpackLimits& lim
   require(found == expected);
 }
 
+void check_delta(const UnpackLimits& limits, std::string_view layer) {
+  const Fd image(memfd_create("image", MFD_CLOEXEC)),
+      metadata(memfd_create("metadata", MFD_CLOEXEC));
+  LayerTree tree(limits.entries);
+  ErofsWriter writer(tree, image.get(), metadata.get(), RootfsKind::kDelta);
+  require(writer.begin().has_value());
+  DeltaLayer delta(tree, writer, 0755);
+  if (!apply(delta, limits, {layer})) return;
+  auto report = writer.finish();
+  require(report.has_value());
+  auto counts = check_erofs(image.get(), RootfsKind::kDelta);
+  require(counts.has_value() && counts->entries == report->entries);
+  const testing::Listing listing = testing::ErofsReader(testing::read_whole(path_of(image))).list();
+  require(listing.size() == report->entries + 1);
+}
+
 }  // namespace
 }  // namespace caisson::image
 
@@ -200,6 +224,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::size_t cut = std::min<std::size_t>(512u * data[1], size - 2);
     layers = {bytes.substr(2, cut), bytes.substr(2 + cut)};
   }
+  check_delta(limits, layers.back());
   const caisson::Fd image(memfd_create("image", MFD_CLOEXEC)),
       metadata(memfd_create("metadata", MFD_CLOEXEC));
   LayerTree tree(limits.entries);

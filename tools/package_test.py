@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -41,14 +42,14 @@ class Package(unittest.TestCase):
     def test_programs_belong_to_root(self):
         for name in ("bin/caisson", "libexec/caisson/caisson-launcher", "libexec/caisson/caisson-guest",
                      "libexec/caisson/caisson-image-worker", "libexec/caisson/caisson-image-fetch", "libexec/caisson/caisson-serve",
-                     "libexec/caisson/caisson-template-builder"):
+                     "libexec/caisson/caisson-maker", "libexec/caisson/caisson-template-builder"):
             entry = self.entries["/usr/" + name]
             self.assertEqual((entry.mode & 0o7777, entry.uid, entry.gid), (0o755, 0, 0), name)
 
     def test_only_the_fetcher_and_the_server_need_libraries(self):
         self.assertEqual(self.field("Recommends"), "ca-certificates, uidmap")
         depends = {package.split()[0] for package in self.field("Depends").split(",")}
-        self.assertEqual(depends, {"libc6", "libcurl4", "libgcc-s1", "libssl3", "libstdc++6", "zlib1g"})
+        self.assertEqual(depends, {"libc6", "libcurl4", "libgcc-s1", "libssl3", "libstdc++6", "passwd", "zlib1g"})
         dynamic = b"/lib64/ld-linux"
         needy = [name for name, text in self.texts.items() if text.startswith(b"\x7fELF") and dynamic in text]
         self.assertEqual(sorted(needy), ["/usr/libexec/caisson/caisson-image-fetch", "/usr/libexec/caisson/caisson-serve"])
@@ -65,6 +66,34 @@ class Package(unittest.TestCase):
         script = self.texts[share + "bash-completion/completions/caisson"].decode()
         ask = script + '\nCOMP_WORDS=(caisson run --mem); COMP_CWORD=2; _caisson caisson --mem run; echo "${COMPREPLY[@]}"'
         self.assertEqual(run("bash", "-c", ask).decode(), "--memory\n")
+
+    def test_the_units_are_what_systemd_reads(self):
+        folder = "/usr/lib/systemd/system/"
+        units = {name.removeprefix(folder) for name in self.texts if name.startswith(folder)}
+        self.assertEqual(units, {"caisson.service", "caisson-sandboxes.service"})
+        server = self.texts[folder + "caisson.service"].decode()
+        self.assertIn("KillMode=process\n", server)
+        # Filters and privileges of the service would be the sandboxes' too; hidden parts of /proc keep them from having one.
+        for setting in ("NoNewPrivileges", "SystemCall", "Restrict", "MemoryDeny", "ProtectKernel", "ProtectProc", "ProcSubset", "ProtectHostname"):
+            self.assertNotIn("\n" + setting, server)
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd is not installed")
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in self.texts.items():
+                if name.startswith((folder, "/usr/bin/", "/usr/libexec/")):
+                    path = pathlib.Path(root + name)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(text)
+                    path.chmod(self.entries[name].mode)
+            # What the units name of the host's.
+            for name in ("/bin/kill", *(f"{folder}{unit}" for unit in ("sysinit.target", "basic.target", "network.target", "shutdown.target"))):
+                path = pathlib.Path(root + name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("[Unit]\n")
+                path.chmod(0o755 if name == "/bin/kill" else 0o644)
+            for unit in sorted(units):
+                said = subprocess.run(["systemd-analyze", "verify", "--man=no", f"--root={root}", unit], capture_output=True, text=True, check=False)
+                self.assertEqual((said.returncode, said.stdout + said.stderr), (0, ""))
 
     def test_the_changelog_and_the_copyright_are_debians_kind(self):
         log = gzip.decompress(self.texts["/usr/share/doc/caisson/changelog.gz"]).decode()

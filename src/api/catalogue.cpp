@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fleet/snapshot.h"
-#include "image/reference.h"
-#include "image/store.h"
+#include "maker/snapshot.h"
 
 namespace caisson::api {
 namespace {
@@ -24,30 +22,14 @@ std::string without_default_tag(std::string_view name) {
   return std::string(name);
 }
 
-// Who chose the name of an image: the operator may mean any that there is, a client only what has a
-// name that is everybody's. Ids, and the beginnings of ids, would reach other teams' snapshots.
-enum class ChosenBy : std::uint8_t { kOperator, kClient };
-
-// Blocks.
-Status look_for_image(const std::string& image, ChosenBy who) {
-  TRY_ASSIGN(image::Store store, image::Store::open());
-  const bool hidden = who == ChosenBy::kClient && !is_everybodys(image);
-  if (who == ChosenBy::kClient && (hidden || !store.contains(image))) {
-    TRY(image::parse_reference(image));
-    return fail(Error::not_found("no image of this server has that name"));
-  }
-  TRY(store.find(image));
-  return {};
-}
-
 }  // namespace
 
 bool is_everybodys(std::string_view name) {
-  return !name.starts_with(fleet::kSnapshotNames) && !name.starts_with(kTemplateImages);
+  return !name.starts_with(maker::kSnapshotNames) && !name.starts_with(maker::kTemplateNames);
 }
 
-Catalogue::Catalogue(io::Loop& loop, const policy::ServerConfig& config)
-    : loop_(loop), config_(config) {}
+Catalogue::Catalogue(io::Loop& loop, fleet::Host& host, const policy::ServerConfig& config)
+    : loop_(loop), host_(host), config_(config) {}
 
 std::string Catalogue::image_of(const std::string& name) const {
   const auto given = config_.templates.find(name);
@@ -80,8 +62,8 @@ io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
   const auto now = io::Clock::now();
   const auto remembered = known_.find(image);
   if (remembered == known_.end() || remembered->second < now) {
-    const auto who = image == known_as ? ChosenBy::kClient : ChosenBy::kOperator;
-    auto look = [image, who] { return look_for_image(image, who); };
+    const auto who = image == known_as ? maker::NamedBy::kClient : maker::NamedBy::kOperator;
+    auto look = [&host = host_, image, who] { return host.find_image(image, who); };
     auto found = co_await loop_.in_pool(std::move(look));
     if (!found.has_value()) {
       if (found.error().code() != Code::kNotFound && found.error().code() != Code::kInvalidArgument)
@@ -101,18 +83,7 @@ io::Async<Result<TemplateView>> Catalogue::find(std::string name) {
 }
 
 io::Async<Result<std::vector<TemplateView>>> Catalogue::list() {
-  auto look = []() -> Result<std::vector<std::string>> {
-    TRY_ASSIGN(image::Store store, image::Store::open());
-    TRY_ASSIGN(const auto images, store.list());
-    std::vector<std::string> names;
-    for (const image::ListedImage& one : images) {
-      const image::Reference& reference = one.reference;
-      if (!is_everybodys(reference.name)) continue;
-      names.push_back(reference.tag == "latest" && reference.digest.empty() ? reference.name
-                                                                            : reference.text());
-    }
-    return names;
-  };
+  auto look = [&host = host_] { return host.images(); };
   CO_TRY_ASSIGN(std::vector<std::string> names, co_await loop_.in_pool(std::move(look)));
   for (const auto& [name, image] : config_.templates) names.push_back(name);
   std::ranges::sort(names);

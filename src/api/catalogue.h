@@ -17,16 +17,13 @@
 
 namespace caisson::api {
 
-// What teams have built is called so in the store; no client may name it like that.
-inline constexpr std::string_view kTemplateImages = "caisson-template/";
-
 // Whether a client may name an image of the store so: neither what a team has built nor a snapshot.
 bool is_everybodys(std::string_view name);
 
 class Catalogue {
  public:
-  // The configuration outlives it.
-  Catalogue(io::Loop& loop, const policy::ServerConfig& config);
+  // The host and the configuration outlive it.
+  Catalogue(io::Loop& loop, fleet::Host& host, const policy::ServerConfig& config);
 
   io::Async<Result<TemplateView>> find(std::string name);
   io::Async<Result<std::vector<TemplateView>>> list();
@@ -43,6 +40,7 @@ class Catalogue {
   TemplateView view_of(const std::string& name) const;
 
   io::Loop& loop_;
+  fleet::Host& host_;
   const policy::ServerConfig& config_;
   std::map<std::string, io::Clock::time_point> known_;  // images that are there, until when
 };

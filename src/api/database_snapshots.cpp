@@ -7,7 +7,6 @@
 #include "base/encoding.h"
 #include "db/teams.h"
 #include "db/templates.h"
-#include "fleet/snapshot.h"
 #include "policy/complain.h"
 
 namespace caisson::api {
@@ -65,8 +64,8 @@ Result<db::TemplateReference> own_reference(const std::string& slug, const std::
 }  // namespace
 
 io::Async<Status> DatabaseSnapshots::drop(std::vector<std::string> images) {
-  auto work = [images = std::move(images)]() -> Status {
-    for (const std::string& image : images) TRY(fleet::drop_snapshot(image));
+  auto work = [&host = host_, images = std::move(images)]() -> Status {
+    for (const std::string& image : images) TRY(host.drop_snapshot(image));
     return {};
   };
   co_return co_await loop_.in_pool(std::move(work));
@@ -171,10 +170,14 @@ io::Async<Result<fleet::Template>> DatabaseSnapshots::to_make(std::string team, 
 }
 
 io::Async<Status> DatabaseSnapshots::sweep() {
+  // The images first: what comes to be needed afterwards is not old.
+  auto look = [&host = host_] { return host.old_snapshots(); };
+  CO_TRY_ASSIGN(std::vector<std::string> images, co_await loop_.in_pool(std::move(look)));
   auto work = [](db::Database& database) { return db::Templates(database).images_of_any_team(); };
-  CO_TRY_ASSIGN(std::vector<std::string> needed, co_await database_->with(std::move(work)));
-  auto clean = [needed = std::move(needed)] { return fleet::sweep_snapshots(needed); };
-  co_return co_await loop_.in_pool(std::move(clean));
+  CO_TRY_ASSIGN(const std::vector<std::string> needed, co_await database_->with(std::move(work)));
+  std::erase_if(
+      images, [&](const std::string& image) { return std::ranges::binary_search(needed, image); });
+  co_return co_await drop(std::move(images));
 }
 
 }  // namespace caisson::api

@@ -17,8 +17,10 @@ namespace caisson::api {
 
 class DatabaseSnapshots final : public Snapshots {
  public:
-  DatabaseSnapshots(io::Loop& loop, std::shared_ptr<fleet::SharedDatabase> database)
-      : loop_(loop), database_(std::move(database)) {}
+  // The host outlives the loop.
+  DatabaseSnapshots(io::Loop& loop, maker::Host& host,
+                    std::shared_ptr<fleet::SharedDatabase> database)
+      : loop_(loop), host_(host), database_(std::move(database)) {}
 
   io::Async<Result<SnapshotView>> add(std::string team, std::string sandbox, std::string name,
                                       fleet::Snapshot taken) override;
@@ -33,6 +35,7 @@ class DatabaseSnapshots final : public Snapshots {
   io::Async<Status> drop(std::vector<std::string> images);
 
   io::Loop& loop_;
+  maker::Host& host_;
   std::shared_ptr<fleet::SharedDatabase> database_;
 };
 

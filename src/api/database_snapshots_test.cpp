@@ -7,6 +7,7 @@
 
 #include "db/teams.h"
 #include "db/templates.h"
+#include "fleet/fake_host_for_test.h"
 
 namespace caisson::api {
 namespace {
@@ -20,7 +21,6 @@ class DatabaseSnapshotsTest : public testing::Test {
     std::string pattern = std::filesystem::temp_directory_path() / "snapshots-XXXXXX";
     VERIFY(::mkdtemp(pattern.data()) != nullptr);
     directory_ = pattern;
-    ::setenv("CAISSON_STATE_DIR", directory_.c_str(), 1);
   }
   ~DatabaseSnapshotsTest() override { std::filesystem::remove_all(directory_); }
 
@@ -34,7 +34,7 @@ class DatabaseSnapshotsTest : public testing::Test {
     first_ = teams.find(db::kDefaultTeam)->id;
     second_ = teams.create("other", "Other", {}, 1)->id;
     auto database = std::make_shared<fleet::SharedDatabase>(loop, std::move(*opened));
-    DatabaseSnapshots snapshots(loop, database);
+    DatabaseSnapshots snapshots(loop, host_, database);
     auto task = [](io::Loop& on, DatabaseSnapshots& under_test, Body& run) -> io::Async<void> {
       co_await run(under_test);
       on.stop();
@@ -43,6 +43,7 @@ class DatabaseSnapshotsTest : public testing::Test {
     loop.run();
   }
 
+  fleet::FakeHost host_;
   std::string directory_, first_, second_;
 };
 
@@ -127,8 +128,19 @@ TEST_F(DatabaseSnapshotsTest, AreRemovedOnceAndATemplateIsNone) {
     EXPECT_EQ(again.error().code(), Code::kNotFound);
     const auto made = co_await snapshots.to_make(first_, added->id);
     EXPECT_EQ(made.error().code(), Code::kNotFound);
+    EXPECT_THAT(host_.dropped(), ElementsAre(kTaken.image));
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, WhatNothingNeedsIsDroppedFromTheStore) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    const auto added = co_await snapshots.add(first_, "i1", "mine", kTaken);
+    EXPECT_TRUE(added.has_value());
+    const std::string other = "sha256:" + std::string(64, 'b');
+    host_.set_old({kTaken.image, other});
     const auto swept = co_await snapshots.sweep();
     EXPECT_TRUE(swept.has_value());
+    EXPECT_THAT(host_.dropped(), ElementsAre(other));
   });
 }
 

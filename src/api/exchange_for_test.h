@@ -65,6 +65,8 @@ class FakeExchange : public http::Exchange {
   std::optional<Error> read_error;     // instead of the body's end
   bool chunked = false;                // no Content-Length
   std::optional<std::size_t> gone_at;  // the client leaves after so many bytes of the answer
+  std::size_t may_hold = 1u << 30;
+  std::optional<io::Clock::duration> gone_after;  // the client leaves so long after the beginning
 
   // What it looks at afterwards.
   int status = 0;
@@ -73,6 +75,7 @@ class FakeExchange : public http::Exchange {
   std::vector<std::string> writes;  // one a write()
   bool ended = false;               // by respond() or end()
   bool aborted = false;
+  std::size_t held = 0;
   json::Value answer_json() const {
     Result<json::Value> value = json::parse(answer);
     EXPECT_TRUE(value.has_value()) << answer;
@@ -89,6 +92,12 @@ class FakeExchange : public http::Exchange {
     read_ += count;
     co_return bytes;
   }
+  Status hold(std::size_t bytes) override {
+    if (bytes > may_hold - held) return fail(Error::unavailable("the server holds too much"));
+    held += bytes;
+    return {};
+  }
+  void let_go() override { held = 0; }
   std::optional<std::uint64_t> body_length() const override {
     return chunked ? std::nullopt : std::optional<std::uint64_t>(body_.size());
   }
@@ -116,7 +125,11 @@ class FakeExchange : public http::Exchange {
     co_return Status();
   }
   void abort() override { aborted = true; }
-  io::Async<void> wait_gone() override { co_return; }
+  io::Async<void> wait_gone() override {
+    if (!gone_after.has_value()) co_return;
+    co_await io::Loop::sleep(*gone_after);
+    aborted = true;
+  }
   void on_gone(std::function<void()> call) override { when_gone_ = std::move(call); }
   bool gone() const override {
     return aborted || (gone_at.has_value() && answer.size() >= *gone_at);

@@ -86,8 +86,10 @@ std::string Instruments::text(const Gauges& gauges) const {
               fleet.pool_taken);
   page.metric("caisson_pool_missed_total", "counter", "Creates that had to wait for theirs.",
               fleet.pool_missed);
-  page.metric("caisson_log_entries_lost_total", "counter",
+  page.metric("caisson_sandbox_log_entries_lost_total", "counter",
               "Entries of sandboxes' logs that could not be written.", fleet.events_lost);
+  page.metric("caisson_server_log_lines_lost_total", "counter",
+              "Lines of the server's own log that nobody read in time.", gauges.log_lines_lost);
   page.metric("caisson_connections", "gauge", "Connections of clients.", gauges.server.connections);
   page.metric("caisson_connections_total", "counter", "Connections that were taken.",
               gauges.server.connections_total);

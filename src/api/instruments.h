@@ -28,6 +28,7 @@ class Instruments {
   struct Gauges {
     http::Server::Counts server;
     fleet::Counts fleet;
+    std::uint64_t log_lines_lost = 0;
   };
   std::string text(const Gauges& gauges) const;
 

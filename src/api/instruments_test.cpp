@@ -55,6 +55,7 @@ TEST(InstrumentsTest, WhatOthersCountIsShown) {
                   .pool_taken = 10,
                   .pool_missed = 11,
                   .events_lost = 12};
+  gauges.log_lines_lost = 13;
   gauges.server.connections = 4;
   gauges.server.refused_total = 5;
   const std::string text = Instruments().text(gauges);
@@ -66,7 +67,8 @@ TEST(InstrumentsTest, WhatOthersCountIsShown) {
   EXPECT_THAT(text, HasSubstr("caisson_pool_wanted 9\n"));
   EXPECT_THAT(text, HasSubstr("caisson_pool_taken_total 10\n"));
   EXPECT_THAT(text, HasSubstr("caisson_pool_missed_total 11\n"));
-  EXPECT_THAT(text, HasSubstr("caisson_log_entries_lost_total 12\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_sandbox_log_entries_lost_total 12\n"));
+  EXPECT_THAT(text, HasSubstr("caisson_server_log_lines_lost_total 13\n"));
   EXPECT_THAT(text, HasSubstr("caisson_connections 4\n"));
   EXPECT_THAT(text, HasSubstr("caisson_refused_total 5\n"));
 }

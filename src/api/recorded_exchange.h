@@ -28,6 +28,8 @@ class RecordedExchange final : public http::Exchange {
   io::Async<Result<std::string>> read_some(std::size_t most) override {
     return inner_.read_some(most);
   }
+  Status hold(std::size_t bytes) override { return inner_.hold(bytes); }
+  void let_go() override { inner_.let_go(); }
   std::optional<std::uint64_t> body_length() const override { return inner_.body_length(); }
   io::Async<Status> respond(http::ResponseHead head, std::string body) override {
     note(head.status, body.size());

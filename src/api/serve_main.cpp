@@ -1,32 +1,29 @@
 // caisson-serve: the server. Reads its configuration, opens what it keeps, takes up the sandboxes
 // of the server before it, and serves until it is told to stop; its sandboxes go on without it.
-#include <caisson/sandbox.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "api/database_keys.h"
 #include "api/database_snapshots.h"
 #include "api/e2b/envd.h"
+#include "api/ground.h"
 #include "api/service.h"
 #include "api/templates/local_templates.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "base/paths.h"
+#include "build/template_job.h"
 #include "db/keys.h"
 #include "db/server_secret.h"
 #include "db/teams.h"
@@ -91,17 +88,6 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Held by the one server of a folder for as long as it runs. Error: there is another one.
-Result<Fd> lock_folder(const std::string& folder) {
-  const std::string path = folder + "/lock";
-  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.valid()) return fail_errno("open " + path);
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
-  if (errno != EWOULDBLOCK) return fail_errno("flock " + path);
-  return fail(Error::precondition("another server uses " + folder +
-                                  "; allowed is one, or --state-dir and --run-dir of its own"));
-}
-
 // The first key of a server that has none; empty where there is one.
 Result<std::string> first_key(db::Database& database) {
   TRY_ASSIGN(const db::Team team, db::Teams(database).find(db::kDefaultTeam));
@@ -116,17 +102,18 @@ Result<std::string> first_key(db::Database& database) {
 }
 
 // Ends kept sandboxes that no record names: those of a pool, and those whose record was lost.
-// Blocks.
-std::size_t end_strangers(const std::set<std::string>& known) {
+io::Async<std::size_t> end_strangers(io::Loop& loop, fleet::Host& host,
+                                     std::set<std::string> known) {
+  auto list = [&host] { return host.kept(); };
+  const auto all = co_await loop.in_pool(std::move(list));
   std::size_t ended = 0;
-  const auto all = Sandbox::list();
-  if (!all.has_value()) return 0;
-  for (const SandboxInfo& info : *all) {
-    if (info.life != Life::kKept || known.contains(info.id)) continue;
-    auto sandbox = Sandbox::connect(info.id);
-    if (sandbox.has_value() && sandbox->end().has_value()) ++ended;
+  if (!all.has_value()) co_return ended;
+  for (const std::string& id : *all) {
+    if (known.contains(id)) continue;
+    co_await fleet::end_sandbox(loop, host, id);
+    ++ended;
   }
-  return ended;
+  co_return ended;
 }
 
 io::Log::Level level_of(policy::LogLevel level) {
@@ -146,9 +133,10 @@ io::Log::Level level_of(policy::LogLevel level) {
 // All that a running server is made of, in the order in which it is made.
 class Program {
  public:
-  Program(policy::ServerConfig config, Arguments arguments)
+  Program(policy::ServerConfig config, Arguments arguments, Ground ground)
       : config_(std::move(config)),
         arguments_(std::move(arguments)),
+        ground_(std::move(ground)),
         log_(STDERR_FILENO, level_of(config_.log_level)),
         loop_(config_.threads) {}
 
@@ -164,15 +152,15 @@ class Program {
   io::Async<void> sweep_snapshots();
   io::Async<void> start();
   io::Async<void> drain();
+  io::Async<void> watch_maker(std::unique_ptr<io::Stream> control);
   void say_where(unsigned short port) const;
 
   const policy::ServerConfig config_;
   const Arguments arguments_;
+  Ground ground_;
   const io::Log log_;
   io::Loop loop_;
-  std::array<Fd, 2> locks_;  // of the state and the run directory
   std::string first_key_;
-  std::string builder_;  // the program that builds a template
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
   std::optional<db::Variables> variables_;
@@ -195,18 +183,16 @@ class Program {
 
 Status Program::prepare() {
   const std::string directory = db::server_directory(config_.state_directory);
-  if (auto hosts = egress::AllowList::parse(config_.builds.hosts); !hosts.has_value())
-    return fail(std::move(hosts).error().with("builds.hosts"));
-  TRY_ASSIGN(builder_, helper_binary("caisson-template-builder"));
   TRY_ASSIGN(db::Database database, db::Database::open(db::database_path(config_.state_directory)));
-  TRY_ASSIGN(locks_[0], lock_folder(directory));
   TRY_ASSIGN(secret_, db::ServerSecret::open(directory));
   TRY_ASSIGN(first_key_, first_key(database));
   TRY_ASSIGN(variables_, db::Variables::open(config_.run_directory));
-  TRY_ASSIGN(locks_[1], lock_folder(config_.run_directory));
   database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
-  // Bound before anything is made, since that is what a second server fails at.
-  TRY_ASSIGN(listener_, io::listen_tcp(loop_, policy::to_string(config_.listen)));
+  Fd control(::fcntl(ground_.host.control_fd(), F_DUPFD_CLOEXEC, 0));
+  if (!control.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
+  TRY_ASSIGN(auto maker, io::adopt(loop_, std::move(control)));
+  loop_.spawn(watch_maker(std::move(maker)));
+  TRY_ASSIGN(listener_, io::adopt_listener(loop_, std::move(ground_.plain)));
   if (config_.tls.listen.has_value()) TRY(prepare_tls());
   return {};
 }
@@ -215,15 +201,13 @@ Status Program::prepare_tls() {
   std::string certificate = config_.tls.certificate, key = config_.tls.key;
   const std::string host = config_.tls.domain.substr(0, config_.tls.domain.find(':'));
   if (config_.tls.dev) {
-    const std::string folder = config_.state_directory + "/tls";
-    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno("mkdir " + folder);
-    TRY_ASSIGN(io::DevCa made, io::make_dev_ca(folder, host));
+    TRY_ASSIGN(io::DevCa made, io::make_dev_ca(config_.state_directory + "/tls", host));
     certificate = std::move(made.certificate);
     key = std::move(made.key);
     ca_ = std::move(made.ca_certificate);
   }
   TRY_ASSIGN(identity_, io::TlsIdentity::load(std::move(certificate), std::move(key)));
-  TRY_ASSIGN(auto below, io::listen_tcp(loop_, policy::to_string(*config_.tls.listen)));
+  TRY_ASSIGN(auto below, io::adopt_listener(loop_, std::move(ground_.tls)));
   domain_ = config_.tls.domain;
   constexpr unsigned short kUsualPort = 443;
   if (domain_ == host && below->port() != kUsualPort)
@@ -234,7 +218,7 @@ Status Program::prepare_tls() {
 
 fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
-  options.pool = Catalogue(loop_, config_).pool();
+  options.pool = Catalogue(loop_, ground_.host, config_).pool();
   options.find_template = [this](std::string team, std::string name) {
     return find_template(std::move(team), std::move(name));
   };
@@ -301,12 +285,12 @@ io::Async<void> Program::start() {
     loop_.stop();
     co_return;
   }
-  auto strangers = [known = fleet_->host_ids()] { return end_strangers(known); };
-  const std::size_t ended = co_await loop_.in_pool(std::move(strangers));
+  const std::size_t ended = co_await end_strangers(loop_, ground_.host, fleet_->host_ids());
   log_.write(io::Log::Level::kInfo, "sandboxes of an earlier server",
              {{"running", adopted->running},
               {"paused", adopted->paused},
               {"lost", adopted->lost},
+              {"of_another_version", adopted->foreign},
               {"ended", ended}});
   const auto cleaned = co_await templates_->prepare();
   if (!cleaned.has_value())
@@ -320,14 +304,27 @@ io::Async<void> Program::start() {
     server_->serve(std::move(tls_listener_), http::Server::Transport::kTls);
   service_->set_state(Service::State::kReady);
   say_where(port);
+  ground_.readiness.tell("READY=1");
 }
 
 io::Async<void> Program::drain() {
   service_->set_state(Service::State::kStopping);
+  ground_.readiness.tell("STOPPING=1");
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
   co_await templates_->close();
   co_await fleet_->close();
+  loop_.stop();
+}
+
+// Nothing can be made without it, and only whoever has the rights can start another: the server
+// ends, to be started again.
+io::Async<void> Program::watch_maker(std::unique_ptr<io::Stream> control) {
+  char room[1];
+  std::ignore = co_await control->read(room);
+  if (stopping_) co_return;
+  log_.write(io::Log::Level::kError, "caisson-maker has ended, and so does the server");
+  status_ = kStatusOfOurError;
   loop_.stop();
 }
 
@@ -336,16 +333,16 @@ int Program::run() {
       LocalTemplates::Parts{.loop = loop_,
                             .config = config_,
                             .database = database_,
+                            .host = ground_.host,
                             .uploads = db::server_directory(config_.state_directory) + "/uploads",
-                            .program = builder_,
                             .upload_token = [this](std::string_view what) {
                               return secret_->token(db::TokenPurpose::kUpload, what);
                             }});
   quotas_.emplace(database_, config_);
-  fleet_.emplace(loop_, fleet_options(),
+  fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
-  snapshots_.emplace(loop_, database_);
+  snapshots_.emplace(loop_, ground_.host, database_);
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{.backend = {.loop = loop_,
@@ -383,6 +380,20 @@ int Program::run() {
   return status_;
 }
 
+// What builds of templates reach is decided by whoever starts the maker, and not asked of it.
+Status tell_builders(const policy::ServerConfig& config) {
+  if (auto hosts = egress::AllowList::parse(config.builds.hosts); !hosts.has_value())
+    return fail(std::move(hosts).error().with("builds.hosts"));
+  const auto list = [](const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+    return text;
+  };
+  ::setenv(build::kHostsVariable, list(config.builds.hosts).c_str(), 1);
+  ::setenv(build::kRegistriesVariable, list(config.builds.registries).c_str(), 1);
+  return {};
+}
+
 int serve(int count, char** values) {
   const auto say = [](const Error& error) {
     std::fprintf(stderr, "caisson serve: %s\n", error.message().c_str());
@@ -400,9 +411,12 @@ int serve(int count, char** values) {
   config->run_directory += "/serve";
   ::setenv("CAISSON_STATE_DIR", config->state_directory.c_str(), 1);
   ::setenv("CAISSON_RUN_DIR", config->run_directory.c_str(), 1);
+  if (const Status told = tell_builders(*config); !told.has_value()) return say(told.error());
   ::signal(SIGPIPE, SIG_IGN);
   raise_descriptor_limit();
-  Program program(std::move(*config), std::move(*arguments));
+  auto ground = Ground::prepare(*config);
+  if (!ground.has_value()) return say(ground.error());
+  Program program(std::move(*config), std::move(*arguments), std::move(*ground));
   if (const auto prepared = program.prepare(); !prepared.has_value()) return say(prepared.error());
   return program.run();
 }

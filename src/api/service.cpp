@@ -128,7 +128,8 @@ std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const 
   }
   if (path != "/metrics") return std::nullopt;
   return Answer::text(200, kPrometheus,
-                      instruments_.text({parts_.server_counts(), parts_.backend.fleet.counts()}));
+                      instruments_.text({parts_.server_counts(), parts_.backend.fleet.counts(),
+                                         parts_.log.lost()}));
 }
 
 void Service::log_request(const RecordedExchange& exchange, const Trace& trace,

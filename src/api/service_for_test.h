@@ -236,6 +236,7 @@ class ServiceFixture {
   }
   // What the log has got since the last call.
   std::string log() {
+    EXPECT_TRUE(log_->flush(std::chrono::seconds(10)));
     std::string text(65536, '\0');
     const ssize_t count = ::read(log_out_.get(), text.data(), text.size());
     text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));

@@ -1,6 +1,8 @@
 #include "base/proto.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace caisson::proto {
@@ -21,6 +23,20 @@ std::uint64_t read_little_endian(std::string_view bytes) {
   for (std::size_t i = bytes.size(); i-- > 0;)
     value = (value << 8) | static_cast<std::uint8_t>(bytes[i]);
   return value;
+}
+
+struct Versions {
+  std::uint16_t ours = kVersion, our_least = kMinVersion;
+};
+
+// In the test build CAISSON_PROTOCOL ("2:1") makes this program one of another version.
+Versions own_versions() {
+  Versions versions;
+#if defined(CAISSON_TEST_SWITCHES)
+  if (const char* given = ::getenv("CAISSON_PROTOCOL"); given != nullptr)
+    static_cast<void>(std::sscanf(given, "%hu:%hu", &versions.ours, &versions.our_least));
+#endif
+  return versions;
 }
 
 std::string number_text(std::uint64_t value) {
@@ -100,16 +116,29 @@ Result<std::uint32_t> parse_credit(std::string_view payload) {
 }
 
 Result<std::uint16_t> common_version(std::uint64_t peer_version, std::uint64_t peer_min_version) {
-  const std::uint64_t version = std::min<std::uint64_t>(kVersion, peer_version);
+  const auto [ours, our_least] = own_versions();
+  const std::uint64_t version = std::min<std::uint64_t>(ours, peer_version);
   if (peer_min_version > peer_version)
     return fail(Error::invalid("hello: version " + number_text(peer_version) +
                                " is below the least version " + number_text(peer_min_version)));
-  if (version < kMinVersion || version < peer_min_version)
+  if (version < our_least || version < peer_min_version)
     return fail(Error(Code::kUnimplemented,
                       "hello: the peer speaks versions " + number_text(peer_min_version) + " to " +
-                          number_text(peer_version) + ", this side " + number_text(kMinVersion) +
-                          " to " + number_text(kVersion)));
+                          number_text(peer_version) + ", this side " + number_text(our_least) +
+                          " to " + number_text(ours)));
   return static_cast<std::uint16_t>(version);
+}
+
+std::string hello_payload() {
+  const auto [ours, our_least] = own_versions();
+  return Fields().put_u32(Tag::kVersion, ours).put_u32(Tag::kMinVersion, our_least).bytes();
+}
+
+Result<std::uint16_t> check_hello(std::string_view payload) {
+  TRY_ASSIGN(const FieldReader fields, FieldReader::parse(payload));
+  TRY_ASSIGN(const std::uint64_t version, fields.number(Tag::kVersion));
+  TRY_ASSIGN(const std::uint64_t least, fields.number(Tag::kMinVersion));
+  return common_version(version, least);
 }
 
 void Decoder::feed(std::string_view bytes) {

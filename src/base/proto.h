@@ -75,7 +75,11 @@ std::string encode_credit(std::uint32_t stream, Channel channel, std::uint32_t b
 Result<std::uint32_t> parse_credit(std::string_view payload);
 
 // The version that two sides speak: the lower of what each speaks, if both still understand it.
+// Error: unimplemented where they have none in common.
 Result<std::uint16_t> common_version(std::uint64_t peer_version, std::uint64_t peer_min_version);
+// The payload of our HELLO, and the common version with whoever sent this one.
+std::string hello_payload();
+Result<std::uint16_t> check_hello(std::string_view payload);
 
 // Takes bytes as they come and hands out whole frames. The first malformed byte is final: every
 // later call fails with the same error.

@@ -23,10 +23,7 @@ Error broken(std::string_view what) {
 }  // namespace
 
 Connection::Connection(Fd socket) : socket_(std::move(socket)) {
-  proto::Fields hello;
-  hello.put_u32(proto::Tag::kVersion, proto::kVersion)
-      .put_u32(proto::Tag::kMinVersion, proto::kMinVersion);
-  send(0, proto::FrameType::kHello, 0, hello.bytes());
+  send(0, proto::FrameType::kHello, 0, proto::hello_payload());
 }
 
 std::uint32_t Connection::new_stream() {
@@ -103,15 +100,7 @@ Result<std::optional<proto::Frame>> Connection::next() {
     if (hello != !greeted_ || (hello && frame->header.stream != 0))
       return fail(broken("a connection begins with one HELLO"));
     if (!hello) return frame;
-    TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame->payload));
-    TRY_ASSIGN(const std::uint64_t version, fields.number(proto::Tag::kVersion));
-    TRY_ASSIGN(const std::uint64_t least, fields.number(proto::Tag::kMinVersion));
-    if (least > proto::kVersion || version < proto::kMinVersion)
-      return fail(Error(Code::kUnimplemented, "the sandbox speaks protocol versions " +
-                                                  std::to_string(least) + " to " +
-                                                  std::to_string(version) + ", this program " +
-                                                  std::to_string(proto::kMinVersion) + " to " +
-                                                  std::to_string(proto::kVersion)));
+    TRY(proto::check_hello(frame->payload));
     greeted_ = true;
   }
 }

@@ -72,6 +72,16 @@ bool keeps_environment() {
 #endif
 }
 
+#if defined(CAISSON_TEST_SWITCHES)
+// What the test build leaves out, where it fails on purpose, and which version it plays.
+bool is_of_test_build(std::string_view entry) {
+  for (const char* name :
+       {"CAISSON_OFF=", "CAISSON_FAULT=", "CAISSON_TIMINGS=", "CAISSON_PROTOCOL="})
+    if (entry.starts_with(name)) return true;
+  return false;
+}
+#endif
+
 Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   SpawnSettings settings;
   // The socket first: it may itself be one of the descriptors that are replaced next.
@@ -91,12 +101,9 @@ Result<pid_t> spawn_launcher(const std::string& path, int socket_fd) {
   char* arguments[] = {name, nullptr};
   std::vector<char*> environment;
 #if defined(CAISSON_TEST_SWITCHES)
-  // What the test build leaves out, and where it fails on purpose.
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=") ||
-        text.starts_with("CAISSON_TIMINGS=") || keeps_environment())
-      environment.push_back(*entry);
+    if (is_of_test_build(text) || keeps_environment()) environment.push_back(*entry);
   }
 #endif
   environment.push_back(nullptr);
@@ -125,14 +132,13 @@ bool may_fork() {
 // Nothing of the caller's environment stays in the launcher's and the supervisor's memory.
 void wipe_environment() {
   if (keeps_environment()) return;
-  static char* nothing[4] = {};
+  static char* nothing[5] = {};
   std::size_t kept = 0;
   for (char** entry = environ; *entry != nullptr; ++entry) {
 #if defined(CAISSON_TEST_SWITCHES)
     const std::string_view text(*entry);
-    if (text.starts_with("CAISSON_OFF=") || text.starts_with("CAISSON_FAULT=") ||
-        text.starts_with("CAISSON_TIMINGS=")) {
-      if (kept < 3) nothing[kept++] = *entry;
+    if (is_of_test_build(text)) {
+      if (kept < std::size(nothing) - 1) nothing[kept++] = *entry;
       continue;
     }
 #endif

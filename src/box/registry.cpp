@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "base/paths.h"
 #include "base/sys.h"
@@ -46,19 +45,19 @@ std::vector<std::string> registered_ids() {
   return ids;
 }
 
-// Connected where somebody listens.
-std::optional<Fd> connect_socket(const std::string& id) {
+// Connected where somebody listens; `flags` are SOCK_NONBLOCK or none.
+Result<Fd> connect_to(const std::string& id, int flags) {
   // By way of a descriptor: sun_path has room for 107 bytes only.
   const Fd folder(
       ::open((folder_path() + "/" + id).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!folder.valid()) return std::nullopt;
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return std::nullopt;
+  if (!folder.valid()) return fail_errno("sandbox " + id);
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+  if (!socket.valid()) return fail_errno("socket");
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   const std::string path = "/proc/self/fd/" + std::to_string(folder.get()) + "/socket";
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return std::nullopt;
+    return fail_errno("connect to sandbox " + id);
   return socket;
 }
 
@@ -111,18 +110,28 @@ Result<RegisteredSandbox> connect_registered(const std::string& id) {
                                  "'; 'caisson ps' lists those that " + "run"));
   };
   if (matches.empty()) return gone();
-  std::optional<Fd> socket = connect_socket(matches[0]);
+  auto socket = connect_to(matches[0], 0);
   if (!socket.has_value()) return gone();
   auto info = read_info(matches[0]);
   if (!info.has_value()) return gone();
   return RegisteredSandbox{.info = std::move(*info), .socket = std::move(*socket)};
 }
 
+Result<Fd> connect_socket(const std::string& id) {
+  if (!is_id(id)) return fail(Error::invalid("'" + id + "' is not a sandbox id"));
+  auto socket = connect_to(id, SOCK_NONBLOCK);
+  if (socket.has_value()) return socket;
+  const int error_number = socket.error().error_number();
+  if (error_number == ENOENT || error_number == ECONNREFUSED)
+    return fail(Error::not_found("there is no sandbox '" + id + "'"));
+  return fail(Error::unavailable(socket.error().message()));
+}
+
 Result<std::vector<SandboxInfo>> list_registered() {
   std::vector<SandboxInfo> list;
   for (const std::string& id : registered_ids()) {
     auto info = read_info(id);
-    if (info.has_value() && connect_socket(id).has_value()) list.push_back(std::move(*info));
+    if (info.has_value() && connect_to(id, 0).has_value()) list.push_back(std::move(*info));
   }
   std::ranges::sort(list, {}, &SandboxInfo::created_ms);
   return list;

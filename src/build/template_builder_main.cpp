@@ -1,32 +1,41 @@
 // caisson-template-builder: one build of a template, for the server (build/template_job.h).
 //
-// It ends with its starter, in the middle of anything: what it was doing is removed by launchers
-// and by the store's next sweep. SIGTERM cancels the command that runs, so that its sandbox is
-// removed before this ends.
+// caisson-maker starts it and it ends with the maker, in the middle of anything: what it was doing
+// is removed by launchers and by the store's next sweep. Where the server drops the descriptor of
+// its life it cancels the command that runs, so that its sandbox is removed, and ends soon.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/sys.h"
 #include "build/base_image.h"
 #include "build/builder.h"
 #include "build/template_job.h"
 #include "image/config.h"
 #include "image/store.h"
+#include "maker/protocol.h"
 #include "policy/settings.h"
 
 namespace caisson::build {
 namespace {
 
+constexpr int kSocketFd = maker::kBuilderSocketFd, kLifeFd = maker::kBuilderLifeFd;
+// From being told to end until it does in any case.
+constexpr unsigned kMostSeconds = 10;
 constexpr std::size_t kMostLine = 4096;
 // As many as are kept of a build; a command that never stops talking is not to slow itself down.
 constexpr std::size_t kMostLogLines = 20'000;
@@ -34,9 +43,33 @@ constexpr std::size_t kMostLogLines = 20'000;
 const Control* running = nullptr;
 volatile sig_atomic_t cancelled = 0;
 
-void on_terminate(int) {
+void stop() {
   cancelled = 1;
   if (running != nullptr) running->cancel();
+  ::alarm(kMostSeconds);
+}
+
+bool is_unwanted() {
+  pollfd entry{kLifeFd, 0, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+void on_life(int) {
+  const int kept = errno;
+  if (is_unwanted()) stop();
+  errno = kept;
+}
+
+// From now on the end of the server's wish is noticed wherever this process is.
+bool watch_life() {
+  struct sigaction action = {};
+  action.sa_handler = on_life;
+  action.sa_flags = SA_RESTART;
+  if (::sigaction(SIGIO, &action, nullptr) != 0 || ::fcntl(kLifeFd, F_SETOWN, ::getpid()) != 0 ||
+      ::fcntl(kLifeFd, F_SETFL, O_ASYNC) != 0)
+    return false;
+  if (is_unwanted()) stop();
+  return true;
 }
 
 // All of it; where nobody listens any more there is nothing left to do.
@@ -45,7 +78,7 @@ void write_line(std::string text) {
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t sent =
-        TEMP_FAILURE_RETRY(::send(kTemplateJobFd, rest.data(), rest.size(), MSG_NOSIGNAL));
+        TEMP_FAILURE_RETRY(::send(kSocketFd, rest.data(), rest.size(), MSG_NOSIGNAL));
     if (sent <= 0) {
       cancelled = 1;
       return;
@@ -54,18 +87,33 @@ void write_line(std::string text) {
   }
 }
 
-Result<std::string> read_job() {
+struct Given {
+  TemplateJob job;
+  std::vector<Fd> archives;
+};
+
+Result<Given> read_job() {
   std::string text;
-  std::array<char, 65536> piece;
+  Given given;
+  std::vector<char> room(65536);
   while (!text.ends_with('\n')) {
-    const ssize_t count = TEMP_FAILURE_RETRY(::recv(kTemplateJobFd, piece.data(), piece.size(), 0));
-    if (count < 0) return fail_errno("read the job");
-    if (count == 0) return fail(Error::invalid("the job is cut off"));
-    text.append(piece.data(), static_cast<std::size_t>(count));
-    if (text.size() > kMaxJobLine) return fail(Error::exhausted("the job is too long"));
+    sys::ReceivedPart part = sys::receive_part(kSocketFd, room);
+    if (part.count < 0) return fail_errno("read the job");
+    if (part.count == 0 || part.cut) return fail(Error::invalid("the job is cut off"));
+    text.append(room.data(), static_cast<std::size_t>(part.count));
+    for (Fd& fd : part.descriptors) given.archives.push_back(std::move(fd));
+    if (text.size() > kMaxJobLine || given.archives.size() > kMaxTemplateSteps)
+      return fail(Error::exhausted("the job is too long"));
   }
-  text.pop_back();
-  return text;
+  TRY_ASSIGN(given.job, parse_template_job(text));
+  if (given.archives.size() != given.job.archives.size())
+    return fail(Error::invalid("the job has not as many files as it names"));
+  return given;
+}
+
+std::vector<std::string> list_of(const char* variable) {
+  const char* value = ::getenv(variable);
+  return split_list(value == nullptr ? "" : value);
 }
 
 // What the build says, as lines.
@@ -137,7 +185,8 @@ Status take_over_defaults(image::Store& store, TemplateSpec& spec) {
   return {};
 }
 
-Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
+Result<JobLine> run(Given given, Log& log, const Control& control) {
+  TemplateJob& job = given.job;
   BuildOptions options;
   TRY_ASSIGN(options.settings, policy::load_settings());
   TRY_ASSIGN(image::Store store, image::Store::open());
@@ -151,19 +200,19 @@ Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
     TRY(take_over_defaults(store, job.spec));
   } else {
     TRY(have_base_image(store, job.spec.image, options.settings,
-                        {.registries = job.registries, .login = job.login}, progress));
+                        {.registries = list_of(kRegistriesVariable), .login = job.login},
+                        progress));
   }
   TRY_ASSIGN(const BuildPlan plan, plan_template(job.spec));
-  std::vector<Fd> archives;
-  for (const auto& [hash, path] : job.archives) {
-    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file.valid()) return fail_errno("open the files " + hash);
-    options.archives[hash] = file.get();
-    archives.push_back(std::move(file));
+  for (std::size_t at = 0; at < job.archives.size(); ++at) {
+    struct stat info = {};
+    if (::fstat(given.archives[at].get(), &info) != 0 || !S_ISREG(info.st_mode))
+      return fail(Error::invalid("the files " + job.archives[at] + " are no file"));
+    options.archives[job.archives[at]] = given.archives[at].get();
   }
   options.limits.cpu_milli = job.cpu_milli;
   options.limits.memory = job.memory;
-  options.net = job.hosts;
+  options.net = list_of(kHostsVariable);
   TRY_ASSIGN(image::Reference name, image::parse_reference(job.name));
   options.names.push_back(std::move(name));
   options.control = &control;
@@ -177,21 +226,21 @@ Result<JobLine> run(TemplateJob job, Log& log, const Control& control) {
 int main_of_build() {
   // A starter that ended before this call has left no job, or nobody who listens.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return 1;
-  if (::fcntl(kTemplateJobFd, F_SETFD, FD_CLOEXEC) != 0) return 1;
+  for (const int fd : {kSocketFd, kLifeFd})
+    if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return 1;
   ::signal(SIGPIPE, SIG_IGN);
   auto control = Control::create();
   if (!control.has_value()) return 1;
   running = &*control;
-  struct sigaction action = {};
-  action.sa_handler = on_terminate;
-  ::sigaction(SIGTERM, &action, nullptr);
-  const auto text = read_job();
-  if (!text.has_value()) return 1;
-  auto job = parse_template_job(*text);
-  if (!job.has_value()) return 1;
-  const TemplateSpec spec = job->spec;
+  if (!watch_life()) return 1;
+  auto given = read_job();
+  if (!given.has_value()) {
+    write_line(encode(JobLine(JobFailed{.step = "base", .text = given.error().message()})));
+    return 1;
+  }
+  const TemplateSpec spec = given->job.spec;
   Log log(spec);
-  auto result = run(std::move(*job), log, *control);
+  auto result = run(std::move(*given), log, *control);
   write_line(encode(result.has_value() ? *result
                                        : JobLine(JobFailed{.step = log.step(),
                                                            .text = result.error().message()})));

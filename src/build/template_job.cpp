@@ -68,11 +68,7 @@ std::string encode(const TemplateJob& job) {
       .set("provision", job.spec.provision == Provision::kYes)
       .set("calledImage", job.spec.called)
       .set("name", job.name)
-      .set("hosts", strings(job.hosts))
-      .set("registries", strings(job.registries));
-  Value archives = Value::object();
-  for (const auto& [hash, path] : job.archives) archives.set(hash, path);
-  value.set("archives", std::move(archives));
+      .set("archives", strings(job.archives));
   if (job.cpu_milli.has_value()) value.set("cpuMilli", *job.cpu_milli);
   if (job.memory.has_value()) value.set("memory", *job.memory);
   if (job.login.has_value()) value.set("user", job.login->user).set("password", job.login->secret);
@@ -94,13 +90,7 @@ Result<TemplateJob> parse_template_job(std::string_view line) {
   job.spec.ready_command = text_of(value, "readyCommand");
   job.spec.force = truth_of(value, "force");
   job.spec.provision = truth_of(value, "provision") ? Provision::kYes : Provision::kNo;
-  job.hosts = strings_of(value, "hosts");
-  job.registries = strings_of(value, "registries");
-  if (const Value* archives = value.find("archives"); archives != nullptr) {
-    if (archives->as_object() == nullptr) return fail(Error::invalid("archives: no object"));
-    for (const json::Member& member : *archives->as_object())
-      job.archives[member.key] = text_of(*archives, member.key);
-  }
+  job.archives = strings_of(value, "archives");
   job.cpu_milli = number_of(value, "cpuMilli");
   job.memory = number_of(value, "memory");
   if (value.find("user") != nullptr) {
@@ -138,6 +128,16 @@ Result<JobLine> parse_job_line(std::string_view line) {
   for (std::size_t at = 0; at < kLevels.size(); ++at)
     if (kLevels[at] == level) log.level = static_cast<JobLog::Level>(at);
   return log;
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = text.find(',');
+    if (end != 0) words.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return words;
 }
 
 }  // namespace caisson::build

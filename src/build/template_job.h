@@ -1,13 +1,13 @@
 // What caisson-template-builder, the process of one build, is told and what it says: one JSON
-// object a line over its socket (descriptor 3), first the job, then its own lines, of which the
-// last is the result.
+// object a line over its socket, first the job, then its own lines, of which the last is the
+// result. The files that the job copies come before it as descriptors, beside spaces.
 //
-// The server starts that process with its own rights, since a build blocks and starts programs; the
+// caisson-maker starts that process (maker/host.h) with the rights that a build needs; what the
+// server may not decide, which hosts and registries are reached, it has from its environment. The
 // job may hold a login and therefore never is an argument. Pure.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +20,9 @@
 
 namespace caisson::build {
 
-inline constexpr int kTemplateJobFd = 3;
+// Lists with commas, as the configuration's `builds` has them.
+inline constexpr const char* kHostsVariable = "CAISSON_BUILD_HOSTS";
+inline constexpr const char* kRegistriesVariable = "CAISSON_BUILD_REGISTRIES";
 // Of one line, both ways; a job has at most kMaxTemplateSteps steps of a request's body.
 inline constexpr std::size_t kMaxJobLine = 4 << 20;
 
@@ -28,10 +30,8 @@ struct TemplateJob {
   // Of a template that is built on the image is an id and need not be pulled.
   TemplateSpec spec;  // `user` and `workdir` of a template that is built on come from its image
   std::string name;   // what the image is called when it is done
-  std::map<std::string, std::string> archives;  // files of COPY, by their hash
+  std::vector<std::string> archives;  // hashes of the files, in the descriptors' order
   std::optional<std::uint64_t> cpu_milli, memory;
-  std::vector<std::string> hosts;       // that commands reach
-  std::vector<std::string> registries;  // from where images may be pulled; "*" is any
   std::optional<image::Credentials> login;
 };
 
@@ -53,6 +53,8 @@ using JobLine = std::variant<JobLog, JobDone, JobFailed>;
 
 // Without the newline.
 std::string encode(const TemplateJob& job);
+// "a,b": its words; none of an empty text.
+std::vector<std::string> split_list(std::string_view text);
 Result<TemplateJob> parse_template_job(std::string_view line);
 std::string encode(const JobLine& line);
 Result<JobLine> parse_job_line(std::string_view line);

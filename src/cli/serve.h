@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 26> kServeOptions = {{
+inline constexpr std::array<Option, 28> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -37,6 +37,10 @@ inline constexpr std::array<Option, 26> kServeOptions = {{
      .value = "DIRECTORY",
      .help = "Sandboxes that live now.",
      .complete = Complete::kDirectory},
+    {.name = "--user", .value = "USER", .help = "Whom a server that root starts becomes."},
+    {.name = "--sandbox-group",
+     .value = "PATH",
+     .help = "The control group that sandboxes belong to."},
     {.name = "--default-image", .value = "IMAGE", .help = "Where a client names no template."},
     {.name = "--default-cpus",
      .value = "CPUS",

@@ -238,9 +238,7 @@ io::Async<Result<std::unique_ptr<BoxClient>>> BoxClient::connect(io::Loop& loop,
 io::Async<Result<std::unique_ptr<BoxClient>>> BoxClient::connect(
     io::Loop& loop, std::unique_ptr<io::Stream> socket) {
   socket->set_timeout(kHelloTime);
-  proto::Fields hello;
-  hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
-  const std::string frame = proto::encode_frame(0, FrameType::kHello, 0, hello.bytes());
+  const std::string frame = proto::encode_frame(0, FrameType::kHello, 0, proto::hello_payload());
   CO_TRY(co_await socket->write(frame));
   auto state = std::make_shared<State>(loop, std::move(socket));
   std::string buffer(kReadSize, '\0');
@@ -255,13 +253,7 @@ io::Async<Result<std::unique_ptr<BoxClient>>> BoxClient::connect(
   }
   if (first->header.type != FrameType::kHello || first->header.stream != 0)
     co_return fail(Error(Code::kDataLoss, "the sandbox did not begin with HELLO"));
-  auto fields = proto::FieldReader::parse(first->payload);
-  if (!fields.has_value()) co_return fail(std::move(fields).error());
-  const auto version = fields->number(Tag::kVersion), least = fields->number(Tag::kMinVersion);
-  if (!version.has_value() || !least.has_value())
-    co_return fail(Error(Code::kDataLoss, "the sandbox's HELLO names no version"));
-  if (auto common = proto::common_version(*version, *least); !common.has_value())
-    co_return fail(std::move(common).error());
+  CO_TRY(proto::check_hello(first->payload));
   state->socket->set_timeout({});
   loop.spawn(State::read(state));
   loop.spawn(State::write(state));

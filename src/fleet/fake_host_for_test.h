@@ -1,6 +1,6 @@
 // For tests: sandboxes that are nothing but a supervisor's socket, played by threads.
 //
-// make() is a Pool::Make. Every sandbox answers requests of stream 0 and remembers them, and ends
+// Every sandbox answers requests of stream 0 and remembers them, and ends
 // at a shutdown; nothing else works in it. All threads are joined in the destructor.
 #pragma once
 
@@ -19,19 +19,18 @@
 
 #include "base/fd.h"
 #include "base/proto.h"
-#include "fleet/maker.h"
+#include "maker/host.h"
 
 namespace caisson::fleet {
 
-class FakeHost {
+class FakeHost final : public maker::Host {
  public:
   FakeHost() {
     std::string pattern = std::filesystem::temp_directory_path() / "fake-host-XXXXXX";
     VERIFY(::mkdtemp(pattern.data()) != nullptr);
     directory_ = pattern;
-    ::setenv("CAISSON_RUN_DIR", directory_.c_str(), 1);
   }
-  ~FakeHost() {
+  ~FakeHost() override {
     for (auto& [id, box] : boxes_) ::shutdown(box->listener.get(), SHUT_RDWR);
     for (auto& [id, box] : boxes_) box->thread.join();
     std::filesystem::remove_all(directory_);
@@ -39,23 +38,59 @@ class FakeHost {
   FakeHost(const FakeHost&) = delete;
   FakeHost& operator=(const FakeHost&) = delete;
 
-  Result<Made> make(const Recipe& recipe) {
+  Result<maker::Made> make(const maker::Recipe& recipe) override {
     const std::lock_guard lock(mutex_);
     if (refuse_) return fail(Error::precondition("this host makes no sandboxes now"));
     auto box = std::make_unique<Box>();
     std::string id = "box" + std::to_string(boxes_.size()) + "00000000";
-    Made made{.id = id, .socket = socket_of(id), .user = recipe.image, .image = recipe.image};
-    std::filesystem::create_directories(std::filesystem::path(made.socket).parent_path());
-    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    VERIFY(made.socket.size() < sizeof address.sun_path);
-    made.socket.copy(address.sun_path, sizeof address.sun_path - 1);
+    const sockaddr_un address = address_of(id);
     box->listener = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    VERIFY(::bind(box->listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    VERIFY(::bind(box->listener.get(), reinterpret_cast<const sockaddr*>(&address),
+                  sizeof address) == 0);
     VERIFY(::listen(box->listener.get(), 8) == 0);
     box->thread = std::thread([this, raw = box.get()] { serve(*raw); });
     boxes_.emplace(id, std::move(box));
-    return made;
+    return maker::Made{.id = id, .user = recipe.image, .image = recipe.image};
   }
+  Result<Fd> connect(const std::string& id) override {
+    const sockaddr_un address = address_of(id);
+    Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto* to = reinterpret_cast<const sockaddr*>(&address);
+    if (::connect(socket.get(), to, sizeof address) != 0)
+      return fail(Error::not_found("there is no sandbox " + id));
+    return socket;
+  }
+  Result<std::vector<std::string>> kept() override { return std::vector<std::string>(); }
+  Status find_image(const std::string&, maker::NamedBy) override { return {}; }
+  Result<std::string> take_snapshot(const std::string& id, const std::string& image) override {
+    const std::lock_guard lock(mutex_);
+    snapshot_of_ = image;
+    return "snapshot of " + id;
+  }
+  Result<std::vector<std::string>> old_snapshots() override { return old_; }
+  Status drop_snapshot(const std::string& image) override {
+    const std::lock_guard lock(mutex_);
+    dropped_.push_back(image);
+    return {};
+  }
+  Result<maker::Builder> start_builder() override {
+    return fail(Error::precondition("this host builds nothing"));
+  }
+  Result<std::vector<maker::NamedImage>> template_images() override {
+    return std::vector<maker::NamedImage>();
+  }
+  Status drop_template_image(const std::string&) override { return {}; }
+  // The image of what the last snapshot was taken of; what is old, and what was dropped.
+  std::string snapshot_of() {
+    const std::lock_guard lock(mutex_);
+    return snapshot_of_;
+  }
+  void set_old(std::vector<std::string> images) { old_ = std::move(images); }
+  std::vector<std::string> dropped() {
+    const std::lock_guard lock(mutex_);
+    return dropped_;
+  }
+  Result<std::vector<std::string>> images() override { return std::vector<std::string>(); }
   // From now on making fails, or not.
   enum class Makes : bool { kNo, kYes };
   void set_makes(Makes makes) {
@@ -77,6 +112,12 @@ class FakeHost {
     ::shutdown(boxes_.at(id)->listener.get(), SHUT_RDWR);
     ::shutdown(boxes_.at(id)->client.get(), SHUT_RDWR);
   }
+  // From now on supervisors say that they speak these versions.
+  void speak(std::uint16_t version, std::uint16_t least) {
+    const std::lock_guard lock(mutex_);
+    version_ = version;
+    least_ = least;
+  }
   // Requests of this kind are refused.
   void refuse(proto::ControlOperation operation) {
     const std::lock_guard lock(mutex_);
@@ -89,6 +130,14 @@ class FakeHost {
     std::thread thread;
     std::vector<proto::ControlOperation> asked;
   };
+
+  sockaddr_un address_of(const std::string& id) const {
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    const std::string path = directory_ + "/" + id;
+    VERIFY(path.size() < sizeof address.sun_path);
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    return address;
+  }
 
   void serve(Box& box) {
     for (;;) {
@@ -124,7 +173,10 @@ class FakeHost {
     using proto::Tag;
     if (frame.header.type == proto::FrameType::kHello) {
       proto::Fields hello;
-      hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
+      {
+        const std::lock_guard lock(mutex_);
+        hello.put_u32(Tag::kVersion, version_).put_u32(Tag::kMinVersion, least_);
+      }
       send(fd, proto::FrameType::kHello, hello);
     }
     if (frame.header.stream != 0 || frame.header.type != proto::FrameType::kControl) return true;
@@ -151,6 +203,9 @@ class FakeHost {
   std::map<std::string, std::unique_ptr<Box>> boxes_;
   std::set<proto::ControlOperation> refused_;
   bool refuse_ = false;
+  std::string snapshot_of_;
+  std::vector<std::string> old_, dropped_;
+  std::uint16_t version_ = proto::kVersion, least_ = proto::kMinVersion;
 };
 
 }  // namespace caisson::fleet

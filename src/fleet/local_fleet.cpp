@@ -1,7 +1,5 @@
 #include "fleet/local_fleet.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -29,13 +27,15 @@ Error no_sandbox(std::string_view id) {
 }  // namespace
 
 struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
-  State(io::Loop& owner, FleetOptions chosen, std::unique_ptr<Records> kept)
+  State(io::Loop& owner, Host& of, FleetOptions chosen, std::unique_ptr<Records> kept)
       : loop(owner),
+        host(of),
         options(std::move(chosen)),
         records(std::move(kept)),
-        pool(owner, options.pool, options.make) {}
+        pool(owner, options.pool, of) {}
 
   io::Loop& loop;
+  Host& host;
   const FleetOptions options;
   const std::unique_ptr<Records> records;
   Pool pool;
@@ -47,6 +47,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
   std::vector<Noted> noted;                                  // to be written
   std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
+  std::set<std::string> foreign;  // the host's ids
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -100,6 +101,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                                                           NewSandbox wanted,
                                                           std::optional<Template> like);
   // Of `like`, or of the template that is wanted.
+  // Runs what the template starts; where that fails nothing of the sandbox is left.
+  io::Async<Status> start(const Ready& ready, StartCommand what);
   io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, Quota quota,
                                                         NewSandbox wanted,
                                                         std::optional<Template> like);
@@ -199,13 +202,7 @@ void LocalFleet::State::forget(LocalSandbox& ended) {
   const std::string to_end = ended.killed() ? "" : ended.host_id();
   auto remove = [](std::shared_ptr<State> self, std::string gone,
                    std::string host_id) -> io::Async<void> {
-    if (!host_id.empty()) {
-      auto end = [host_id] {
-        end_sandbox(host_id);
-        return true;
-      };
-      co_await self->loop.in_pool(std::move(end));
-    }
+    if (!host_id.empty()) co_await end_sandbox(self->loop, self->host, std::move(host_id));
     // A record that stays is found to be nobody's when the server starts again.
     std::ignore = co_await self->records->remove(std::move(gone));
   };
@@ -227,8 +224,8 @@ io::Async<Status> LocalFleet::State::save(std::string id) {
 io::Async<Result<std::unique_ptr<BoxClient>>> LocalFleet::State::reach(std::string host_id) {
   constexpr int kTries = 5;
   for (int left = kTries;; --left) {
-    auto client = co_await BoxClient::connect(loop, socket_of(host_id));
-    const bool there = ::access(socket_of(host_id).c_str(), F_OK) == 0;
+    auto client = co_await fleet::reach(loop, host, host_id);
+    const bool there = client.has_value() || client.error().code() != Code::kNotFound;
     if (client.has_value() || !there || left == 1) co_return client;
     co_await io::Loop::sleep(kTick);
   }
@@ -255,10 +252,19 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
-io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::string team,
-                                                                         Quota quota,
-                                                                         NewSandbox wanted,
-                                                                         std::optional<Template> like) {
+io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what) {
+  if (what.command.empty()) co_return Status();
+  Status started =
+      co_await start_and_wait(loop, *ready.client, std::move(what),
+                              {.user = ready.made.user, .env = own_variables(ready.made.id)});
+  if (started.has_value()) co_return started;
+  ready.client->shutdown();
+  co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
+  co_return started;
+}
+
+io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
+    std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
   Template from;
   if (like.has_value()) {
     from = std::move(*like);
@@ -267,6 +273,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(std::st
   }
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
+  CO_TRY(co_await start(ready, std::move(from.start)));
   Record record{.team = team,
                 .image = ready.made.image,
                 .host_id = ready.made.id,
@@ -320,8 +327,8 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   const auto sandbox = entry->sandbox;
   const Record record = entry->record;
   const SandboxView view = sandbox->view();
-  auto work = [take = options.take, host_id = sandbox->host_id(), image = record.image] {
-    return take(host_id, image);
+  auto work = [on = &host, host_id = sandbox->host_id(), image = record.image] {
+    return on->take_snapshot(host_id, image);
   };
   CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
   Likeness found;
@@ -369,8 +376,7 @@ bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused =
-      co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+  const auto paused = co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
   // What cannot be paused does not outlive its time.
   if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
@@ -401,8 +407,9 @@ io::Async<void> LocalFleet::State::clock(std::shared_ptr<State> self) {
   }
 }
 
-LocalFleet::LocalFleet(io::Loop& loop, FleetOptions options, std::unique_ptr<Records> records)
-    : state_(std::make_shared<State>(loop, std::move(options), std::move(records))) {
+LocalFleet::LocalFleet(io::Loop& loop, Host& host, FleetOptions options,
+                       std::unique_ptr<Records> records)
+    : state_(std::make_shared<State>(loop, host, std::move(options), std::move(records))) {
   loop.spawn(State::clock(state_));
 }
 
@@ -418,6 +425,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
   for (Record& record : records) {
     const std::string id = record.view.id;
     auto client = co_await state->reach(record.host_id);
+    if (!client.has_value() && client.error().code() == Code::kUnimplemented) {
+      ++adopted.foreign;
+      state->foreign.insert(record.host_id);
+      continue;
+    }
     if (!client.has_value()) {
       ++adopted.lost;
       state->note(record.team, id,
@@ -434,12 +446,10 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     if (usage.has_value()) State::believe(usage->back(), record.view);
     const bool paused = record.view.state == fleet::State::kPaused;
     ++(paused ? adopted.paused : adopted.running);
-    auto sandbox = std::make_shared<LocalSandbox>(state->loop, record.team, record.view,
-                                                  Made{.id = record.host_id,
-                                                       .socket = socket_of(record.host_id),
-                                                       .user = record.user,
-                                                       .workdir = record.workdir},
-                                                  std::move(*client));
+    auto sandbox = std::make_shared<LocalSandbox>(
+        state->loop, record.team, record.view,
+        Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
+        std::move(*client));
     state->add(sandbox, std::move(record));
     if (sandbox->ended()) state->forget(*sandbox);
   }
@@ -620,7 +630,7 @@ Result<std::vector<Sample>> LocalFleet::samples(std::string_view team, std::stri
 }
 
 std::set<std::string> LocalFleet::host_ids() const {
-  std::set<std::string> ids;
+  std::set<std::string> ids = state_->foreign;
   for (const auto& [id, entry] : state_->entries) ids.insert(entry.record.host_id);
   return ids;
 }

@@ -17,7 +17,7 @@
 #include "fleet/pool.h"
 #include "fleet/quota.h"
 #include "fleet/records.h"
-#include "fleet/snapshot.h"
+#include "fleet/start_command.h"
 
 namespace caisson::fleet {
 
@@ -28,6 +28,7 @@ struct Template {
   Recipe recipe;
   Limits limits = Limits::kUsual;  // of the recipe
   std::map<std::string, std::string> env;
+  StartCommand start;  // runs, and is ready, before a client has the sandbox
 };
 
 struct FleetOptions {
@@ -41,23 +42,22 @@ struct FleetOptions {
   std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
-  Pool::Make make = make_sandbox;
-  // Blocks; called on the loop's pool.
-  std::function<Result<std::string>(const std::string& host_id, const std::string& image)> take =
-      take_snapshot;
 };
 
 class LocalFleet final : public Fleet {
  public:
-  LocalFleet(io::Loop& loop, FleetOptions options, std::unique_ptr<Records> records);
+  // The host outlives the loop.
+  LocalFleet(io::Loop& loop, Host& host, FleetOptions options, std::unique_ptr<Records> records);
   ~LocalFleet() override;
 
   struct Adopted {
-    std::size_t running = 0, paused = 0, lost = 0;
+    // `foreign`: their supervisors speak no version of ours.
+    std::size_t running = 0, paused = 0, lost = 0, foreign = 0;
   };
-  // Once, before anything else: takes up the sandboxes of an earlier server.
+  // Once, before anything else: takes up the sandboxes of an earlier server. Foreign ones are left
+  // as they are, with their records, to a server that knows them.
   io::Async<Result<Adopted>> adopt();
-  // The host's ids of those that it has.
+  // The host's ids of those that it has, and of foreign ones.
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();

@@ -79,7 +79,8 @@ class LocalFleetTest : public testing::Test {
     current_loop = &loop;
     auto task = [](io::Loop& on, LocalFleetTest& test, Body& run) -> io::Async<void> {
       {
-        LocalFleet fleet(on, test.options(), std::make_unique<MemoryRecords>(test.kept_));
+        LocalFleet fleet(on, test.host_, test.options(),
+                         std::make_unique<MemoryRecords>(test.kept_));
         co_await run(fleet, test);
       }
       on.stop();
@@ -109,12 +110,6 @@ class LocalFleetTest : public testing::Test {
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
     };
-    options.make = [this](const Recipe& recipe) { return host_.make(recipe); };
-    options.take = [this](const std::string& host_id,
-                          const std::string& image) -> Result<std::string> {
-      taken_from_ = image;
-      return "snapshot of " + host_id;
-    };
     return options;
   }
 
@@ -124,7 +119,6 @@ class LocalFleetTest : public testing::Test {
   std::size_t most_running_ = 1000;
   Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
-  std::string taken_from_;  // the image of what the last snapshot was taken of
 };
 
 // Until `true_now`, for what other coroutines do.
@@ -458,7 +452,7 @@ TEST_F(LocalFleetTest, ASnapshotIsOfTheImageThatItWasMadeFrom) {
     const std::string id = (*made)->view().id;
     const auto taken = co_await fleet.snapshot("team", id);
     EXPECT_EQ(taken->image, "snapshot of " + test.kept_.at(id).host_id);
-    EXPECT_EQ(test.taken_from_, test.kept_.at(id).image);
+    EXPECT_EQ(test.host_.snapshot_of(), test.kept_.at(id).image);
     const auto foreign = co_await fleet.snapshot("other", id);
     EXPECT_EQ(foreign.error().code(), Code::kNotFound);
     const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
@@ -551,6 +545,29 @@ TEST_F(LocalFleetTest, ANewFleetTakesUpWhatRunsAndForgetsWhatDoesNot) {
     EXPECT_EQ(fleet.find("team", dead), nullptr);
     const auto resumed = co_await fleet.connect("team", paused, seconds(5), Resume::kWhatWasKept);
     EXPECT_TRUE(resumed.value());
+  });
+}
+
+TEST_F(LocalFleetTest, SandboxesOfAnotherVersionAreLeftToAServerThatKnowsThem) {
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+  });
+  host_.speak(proto::kVersion + 2, proto::kVersion + 1);
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->foreign, 1u);
+    EXPECT_EQ(adopted->lost, 0u);
+    EXPECT_EQ(test.kept_.size(), 1u);
+    EXPECT_TRUE(fleet.host_ids().contains(id));
+    EXPECT_EQ(fleet.find("team", id), nullptr);
+  });
+  host_.speak(proto::kVersion + 1, proto::kVersion);
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->running, 1u);
+    EXPECT_NE(fleet.find("team", id), nullptr);
   });
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "fleet/fleet.h"
-#include "fleet/maker.h"
+#include "fleet/host.h"
 
 namespace caisson::fleet {
 

@@ -18,21 +18,16 @@ constexpr std::size_t kReservePart = 4;
 // A sandbox that is ready is told so often that it is still wanted: a server that dies leaves none.
 constexpr auto kRenewEvery = kUnclaimed / 4;
 constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
-constexpr std::chrono::seconds kRemovalTime{10};
 
 }  // namespace
 
 struct Pool::State : std::enable_shared_from_this<Pool::State> {
-  State(io::Loop& owner, Sizes wanted, Make maker, io::Clock::duration calm)
-      : loop(owner),
-        sizes(std::move(wanted)),
-        make(std::move(maker)),
-        quiet(calm),
-        made_one(owner) {}
+  State(io::Loop& owner, Sizes wanted, Host& makes, io::Clock::duration calm)
+      : loop(owner), sizes(std::move(wanted)), host(makes), quiet(calm), made_one(owner) {}
 
   io::Loop& loop;
   const Sizes sizes;
-  const Make make;
+  Host& host;
   const io::Clock::duration quiet;
   std::map<Recipe, std::deque<Ready>> ready;
   std::map<Recipe, std::size_t> under_way;
@@ -60,25 +55,14 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
 };
 
 io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
-  auto job = [maker = make, recipe] { return maker(recipe); };
+  auto job = [&makes = host, recipe] { return makes.make(recipe); };
   CO_TRY_ASSIGN(Made made, co_await loop.in_pool(std::move(job)));
-  auto client = co_await BoxClient::connect(loop, made.socket);
+  auto client = co_await reach(loop, host, made.id);
   if (!client.has_value()) {
-    auto end = [id = made.id] {
-      end_sandbox(id);
-      return true;
-    };
-    co_await loop.in_pool(std::move(end));
+    co_await end_sandbox(loop, host, made.id);
     co_return fail(std::move(client).error());
   }
-  Ready one{.made = std::move(made), .client = std::move(*client)};
-  if (recipe.start.command.empty()) co_return one;
-  const auto running = co_await start_and_wait(
-      loop, *one.client, recipe.start, {.user = one.made.user, .env = own_variables(one.made.id)});
-  if (running.has_value()) co_return one;
-  one.client->shutdown();
-  co_await one.client->wait_gone_until(io::Clock::now() + kRemovalTime);
-  co_return fail(running.error());
+  co_return Ready{.made = std::move(made), .client = std::move(*client)};
 }
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
@@ -163,8 +147,8 @@ void Pool::State::refill() {
   }
 }
 
-Pool::Pool(io::Loop& loop, Sizes sizes, Make make, io::Clock::duration quiet)
-    : state_(std::make_shared<State>(loop, std::move(sizes), std::move(make), quiet)) {}
+Pool::Pool(io::Loop& loop, Sizes sizes, Host& host, io::Clock::duration quiet)
+    : state_(std::make_shared<State>(loop, std::move(sizes), host, quiet)) {}
 
 void Pool::start() {
   state_->started = true;

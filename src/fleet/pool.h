@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "fleet/box_client.h"
-#include "fleet/maker.h"
+#include "fleet/host.h"
 #include "io/loop.h"
 
 namespace caisson::fleet {
@@ -30,12 +30,12 @@ class Pool {
  public:
   // How many of each recipe are kept ready.
   using Sizes = std::map<Recipe, std::size_t>;
-  using Make = std::function<Result<Made>(const Recipe&)>;  // blocks; called on the loop's pool
 
   // How long after the last one was taken the pool is filled again: longer than a first command.
   static constexpr std::chrono::milliseconds kQuiet{200};
 
-  Pool(io::Loop& loop, Sizes sizes, Make make = make_sandbox, io::Clock::duration quiet = kQuiet);
+  // The host outlives the loop.
+  Pool(io::Loop& loop, Sizes sizes, Host& host, io::Clock::duration quiet = kQuiet);
   ~Pool();
   // Before this nothing is made ahead.
   void start();

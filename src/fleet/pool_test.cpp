@@ -16,8 +16,7 @@ class PoolTest : public testing::Test {
   template <typename Body>
   void with_pool(std::size_t size, io::Clock::duration quiet, Body body) {
     io::Loop loop(2);
-    auto make = [this](const Recipe& recipe) { return host_.make(recipe); };
-    Pool pool(loop, {{kRecipe, size}}, make, quiet);
+    Pool pool(loop, {{kRecipe, size}}, host_, quiet);
     auto task = [](io::Loop& on, Pool& of, Body& run) -> io::Async<void> {
       of.start();
       co_await run(of);

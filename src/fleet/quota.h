@@ -14,7 +14,7 @@
 #include <string>
 
 #include "db/teams.h"
-#include "fleet/maker.h"
+#include "fleet/host.h"
 #include "fleet/shared_database.h"
 #include "io/async.h"
 #include "policy/server_config.h"

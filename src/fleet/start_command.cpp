@@ -112,6 +112,10 @@ io::Async<void> wait_ready(BoxClient& client, const StartCommand& what, const St
 
 }  // namespace
 
+std::map<std::string, std::string> own_variables(const std::string& id) {
+  return {{"E2B_SANDBOX", "true"}, {"E2B_SANDBOX_ID", id}};
+}
+
 io::Async<Status> start_and_wait(io::Loop& loop, BoxClient& client, StartCommand what,
                                  StartOptions options) {
   proto::Fields fields = login_shell(what.command, options);

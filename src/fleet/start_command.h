@@ -34,6 +34,9 @@ struct StartOptions {
   std::function<void(std::string_view bytes)> output;
 };
 
+// The variables that every command of a sandbox has, whoever starts it.
+std::map<std::string, std::string> own_variables(const std::string& id);
+
 // Errors: failed_precondition (the start command failed), deadline_exceeded (not ready in time),
 // and those of the sandbox.
 io::Async<Status> start_and_wait(io::Loop& loop, BoxClient& client, StartCommand what,

@@ -150,9 +150,7 @@ Result<std::unique_ptr<Guest>> Guest::create(GuestOptions options) {
 }
 
 Status Guest::run() {
-  proto::Fields hello;
-  hello.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
-  channel_.send(proto::encode_frame(0, FrameType::kHello, 0, hello.bytes()));
+  channel_.send(proto::encode_frame(0, FrameType::kHello, 0, proto::hello_payload()));
   Status status = channel_.flush();
   reap();  // a child of the time before this process was the guest
   while (status) {
@@ -242,13 +240,10 @@ Status Guest::take_frame(const proto::Frame& frame) {
 Status Guest::take_hello(const proto::Frame& frame) {
   if (frame.header.stream != 0 || frame.header.type != FrameType::kHello)
     return fail(Error::invalid("channel: the first frame is not a hello"));
-  TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
-  TRY_ASSIGN(const std::uint64_t version, fields.number(Tag::kVersion));
-  TRY_ASSIGN(const std::uint64_t min_version, fields.number(Tag::kMinVersion));
-  if (Result<std::uint16_t> common = proto::common_version(version, min_version); !common) {
+  if (const auto common = proto::check_hello(frame.payload); !common) {
     close_with_error(0, common.error());
     TRY(channel_.flush());
-    return fail(std::move(common).error());
+    return fail(common.error());
   }
   hello_taken_ = true;
   return {};

@@ -33,7 +33,9 @@ class EnvelopeReader {
   // nullopt: more bytes are needed. Error (final): longer than `most`, flags that are not known.
   Result<std::optional<Message>> next();
   // Whether a message has begun: the end of the body here cuts it off.
-  bool partial() const { return taken_ < buffer_.size(); }
+  bool partial() const { return buffered() > 0; }
+  // Bytes of what was not handed out yet.
+  std::size_t buffered() const { return buffer_.size() - taken_; }
 
  private:
   std::size_t most_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/json.h"
 #include "http/text.h"
@@ -39,6 +40,7 @@ Async<Result<std::string>> Exchange::read_all(std::size_t most) {
     CO_TRY_ASSIGN(const std::string piece, co_await read_some(most - all.size() + 1));
     if (piece.empty()) co_return all;
     if (piece.size() > most - all.size()) co_return too_long();
+    CO_TRY(hold(piece.size()));
     all += piece;
   }
 }
@@ -65,6 +67,20 @@ bool ServerExchange::parse_target() {
 
 // ---- the request's body
 // ---------------------------------------------------------------------------
+
+Status ServerExchange::hold(std::size_t bytes) {
+  Server::State& server = connection_->server();
+  if (bytes > server.limits.held_bytes - server.held)
+    return fail(Error::unavailable(
+        "the server holds as many bytes of requests as it may; try again in a moment"));
+  server.held += bytes;
+  held_ += bytes;
+  return {};
+}
+
+void ServerExchange::let_go() {
+  connection_->server().held -= std::exchange(held_, 0);
+}
 
 std::optional<std::uint64_t> ServerExchange::body_length() const {
   if (request_.body.kind == Framing::Kind::kChunked) return std::nullopt;

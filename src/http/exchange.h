@@ -14,6 +14,9 @@ namespace caisson::http {
 class ServerExchange final : public Exchange {
  public:
   ServerExchange(std::shared_ptr<Connection> connection, ParsedRequest request);
+  ~ServerExchange() override { let_go(); }
+  ServerExchange(const ServerExchange&) = delete;
+  ServerExchange& operator=(const ServerExchange&) = delete;
 
   // False: malformed.
   bool parse_target();
@@ -28,6 +31,8 @@ class ServerExchange final : public Exchange {
   std::string peer() const override { return connection_->stream().peer(); }
   bool secure() const override { return connection_->secure(); }
   io::Async<Result<std::string>> read_some(std::size_t most) override;
+  Status hold(std::size_t bytes) override;
+  void let_go() override;
   std::optional<std::uint64_t> body_length() const override;
   io::Async<Status> respond(ResponseHead head, std::string body) override;
   io::Async<Status> begin(ResponseHead head) override;
@@ -57,6 +62,7 @@ class ServerExchange final : public Exchange {
   ParsedRequest request_;
   BodyDecoder decoder_;
   std::optional<Refusal> body_refusal_;
+  std::size_t held_ = 0;
   bool continued_ = false;  // "100 Continue" was sent, or is not needed
   Answer answer_ = Answer::kNone;
   Body body_ = Body::kNone;  // of the answer

@@ -30,6 +30,8 @@ struct Limits {
   // In which the client takes nothing; else the connection ends.
   std::chrono::milliseconds write_time = std::chrono::seconds(60);
   std::size_t connections = 12000;  // at once; one without a request makes room, else 503
+  // Of bodies that handlers hold, of all requests together (Exchange::hold()).
+  std::size_t held_bytes = 256u << 20;
 };
 
 // One request and its answer. Owned by the server, borrowed by the handler while it runs.
@@ -49,8 +51,14 @@ class Exchange {
   // The next piece of the body, at most `most` bytes; empty: it has ended. Sends "100 Continue"
   // first where the client waits for it. Error: malformed or broken off.
   virtual io::Async<Result<std::string>> read_some(std::size_t most) = 0;
-  // The whole body. Error: resource_exhausted where it is longer than `most` bytes (413).
+  // The whole body, which is held() until the exchange ends. Error: resource_exhausted where it is
+  // longer than `most` bytes (413); that of hold().
   io::Async<Result<std::string>> read_all(std::size_t most);
+  // For whoever keeps pieces of the body until it has all of something: counts so many more bytes
+  // as held by this request, until let_go() or its end. Error: unavailable where all requests
+  // together hold as much as they may (503).
+  virtual Status hold(std::size_t bytes) = 0;
+  virtual void let_go() = 0;
   // What Content-Length says; nullopt: chunked. 0: there is none.
   virtual std::optional<std::uint64_t> body_length() const = 0;
 

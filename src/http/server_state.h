@@ -39,6 +39,7 @@ struct Server::State : std::enable_shared_from_this<Server::State> {
   // Those that wait for the whole head of a request; the one that waits for the longest is in
   // front.
   std::list<Connection*> idle;
+  std::size_t held = 0;  // bytes, of all requests
   bool draining = false;
   Counts counts;
   io::Event one_ended;

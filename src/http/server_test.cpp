@@ -332,6 +332,49 @@ TEST_F(ServerTest, ReadAllRefusesWhatIsTooLong) {
               StartsWith("HTTP/1.1 413 "));
 }
 
+// What all requests hold together is bounded, and given back with their ends.
+TEST_F(ServerTest, BodiesThatAreHeldAreBoundedInSum) {
+  limits_.held_bytes = 10;
+  io::Event may_end(loop_);
+  bool ends = false;
+  on("/long", [&](Exchange& exchange) -> Async<void> {
+    const auto body = co_await exchange.read_all(100);
+    EXPECT_TRUE(body.has_value());
+    while (!ends) co_await may_end.wait();
+    co_await exchange.respond(text_head(), "held");
+  });
+  start();
+  const std::string end = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: ";
+  auto body = [&]() -> Async<void> {
+    const auto first = co_await connect();
+    co_await io::send(*first, "POST /long" + end + "6\r\n\r\n123456");
+    const std::string refused = co_await talk("POST /a" + end + "5\r\n\r\n12345");
+    EXPECT_THAT(refused, HasSubstr("holds as many bytes of requests as it may"));
+    const std::string fits = co_await talk("POST /a" + end + "4\r\n\r\n1234");
+    EXPECT_THAT(fits, EndsWith("POST /a 1234"));
+    ends = true;
+    may_end.notify();
+    const std::string held = co_await io::read_to_end(*first);
+    EXPECT_THAT(held, EndsWith("held"));
+    const std::string again = co_await talk("POST /a" + end + "5\r\n\r\n12345");
+    EXPECT_THAT(again, EndsWith("POST /a 12345"));
+  };
+  io::run_on(loop_, body);
+}
+
+TEST_F(ServerTest, WhatIsLetGoMakesRoomAtOnce) {
+  limits_.held_bytes = 10;
+  on("/", [](Exchange& exchange) -> Async<void> {
+    EXPECT_TRUE(exchange.hold(10).has_value());
+    EXPECT_EQ(exchange.hold(1).error().code(), Code::kUnavailable);
+    exchange.let_go();
+    EXPECT_TRUE(exchange.hold(10).has_value());
+    co_await exchange.respond(text_head(), "done");
+  });
+  EXPECT_THAT(answer_to("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              EndsWith("done"));
+}
+
 TEST_F(ServerTest, AMalformedBodyIsAnErrorAndEndsTheConnection) {
   const std::string answer = answer_to(
       "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"

@@ -88,6 +88,19 @@ TEST_P(Delta, AMarkMeansTheSameWhereverItIs) {
   EXPECT_EQ(mode("file"), unsigned{S_IFREG | 0644});
 }
 
+TEST_P(Delta, NothingIsMarkedInWhatIsOpaque) {
+  make(Tar()
+           .add({.name = "dir", .type = '5'})
+           .add({.name = "dir/.wh.gone"})
+           .add({.name = "dir/sub", .type = '5'})
+           .add({.name = "dir/sub/.wh.gone"})
+           .add({.name = "dir/.wh..wh..opq"})
+           .add({.name = "dir/.wh.late"})
+           .add({.name = "other", .type = '5'})
+           .add({.name = "other/.wh.gone"}));
+  EXPECT_THAT(names(), ElementsAre("dir", "dir/sub", "other", "other/gone"));
+}
+
 TEST_P(Delta, ADirectoryInTheFilesPlaceHidesWhatIsBelowToo) {
   make(Tar().add({.name = "name"}).add({.name = "name", .type = '5'}));
   EXPECT_TRUE(opaque("name"));

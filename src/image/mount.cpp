@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "base/loop_device.h"
 #include "base/paths.h"
 #include "base/sys.h"
+#include "image/erofs_format.h"
 #include "image/files.h"
 
 namespace caisson::image {
@@ -46,7 +49,7 @@ Result<Fd> mount_over_loop(int file_fd) {
 }
 
 // The smallest image that erofs takes: one block with a super block at 1024 and, after it, the
-// inode of an empty root directory.
+// inode of an empty root directory, which is opaque.
 std::array<unsigned char, 4096> empty_erofs() {
   constexpr std::size_t kSuper = 1024, kInode = 1152, kInodeSize = 32;
   std::array<unsigned char, 4096> image{};
@@ -60,8 +63,10 @@ std::array<unsigned char, 4096> empty_erofs() {
   put(kSuper + 16, 1, 8);                    // inodes
   put(kSuper + 36, 1, 4);                    // blocks
   put(kInode + 0, 2 << 1, 2);                // compact, data behind the inode
+  put(kInode + 2, erofs::kOpaqueAttributeCount, 2);
   put(kInode + 4, S_IFDIR | 0755, 2);
   put(kInode + 6, 2, 2);  // links
+  std::ranges::copy(erofs::kOpaqueAttribute, image.begin() + kInode + kInodeSize);
   return image;
 }
 
@@ -278,6 +283,18 @@ MountSupport try_mounts(int directory_fd) {
         mount.has_value() ? 0 : number_of(mount.error());
   }
   return support;
+}
+
+bool erofs_shows_attributes(int directory_fd) {
+  const auto shows = [&]() -> Result<bool> {
+    TRY_ASSIGN(Fd file, make_empty_image(directory_fd));
+    TRY_ASSIGN(const ImageRoot root, mount_root(std::move(file)));
+    const Fd opened(::openat(root.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    char value = 0;
+    return ::fgetxattr(opened.get(), "user.overlay.opaque", &value, 1) == 1 && value == 'y';
+  }();
+  errno = 0;
+  return shows.value_or(false);
 }
 
 MountSupport known_mounts(int directory_fd) {

@@ -97,7 +97,10 @@ struct MountSupport {
 };
 // Tries each way. Nothing of it is left. Not root: EPERM for all, without trying.
 MountSupport try_mounts(int directory_fd);
-// The same, tried once a boot and file system and then remembered in RUN/erofs-mounts.
+// Whether what is mounted shows its attributes, as deltas need (rootfs_kind.h): a kernel may have
+// been built without. Tries it in the same way.
+bool erofs_shows_attributes(int directory_fd);
+// As try_mounts(), tried once a boot and file system and then remembered in RUN/erofs-mounts.
 MountSupport known_mounts(int directory_fd);
 // Tries again and remembers that.
 MountSupport refresh_mounts(int directory_fd);

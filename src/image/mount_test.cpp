@@ -229,6 +229,14 @@ TEST(SharedRoot, ADirectoryIsOpenedAgain) {
   EXPECT_EQ(hello_in(clone->fd), "from a directory\n");
 }
 
+TEST(MountSupport, AttributesShowWhereTheKernelHasThem) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  Chain chain;
+  if (!works(ErofsMethod::kBuffered)) GTEST_SKIP() << "erofs cannot be mounted here";
+  EXPECT_TRUE(erofs_shows_attributes(chain.fd()));
+  EXPECT_FALSE(erofs_shows_attributes(-1));
+}
+
 TEST(MountSupport, ItsTextIsReadBackAndNothingElseIs) {
   MountSupport support{};
   support.error = {0, EINVAL, ENOENT};

@@ -313,9 +313,9 @@ class Store {
                              const UnpackLimits& limits, const Progress& progress);
   Status flatten_into_place(const ImageContent& content, const std::string& chain,
                             const UnpackLimits& limits, const Progress& progress);
-  Result<RootfsInfo> make_delta(const ImageContent& content, const RootfsInfo& below,
-                                const Workspace& workspace, const UnpackLimits& limits,
-                                const Progress& progress);
+  Result<RootfsInfo> make_delta(const ImageContent& content, RootfsForm form,
+                                const RootfsInfo& below, const Workspace& workspace,
+                                const UnpackLimits& limits, const Progress& progress);
   Result<bool> delta_into_place(const ImageContent& content, const std::string& chain,
                                 const std::string& below, const UnpackLimits& limits,
                                 const Progress& progress);

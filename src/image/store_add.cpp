@@ -209,11 +209,10 @@ Result<RootfsInfo> Store::flatten(const ImageContent& content, const Workspace& 
 }
 
 // The last layer alone.
-Result<RootfsInfo> Store::make_delta(const ImageContent& content, const RootfsInfo& below,
-                                     const Workspace& workspace, const UnpackLimits& limits,
-                                     const Progress& progress) {
-  RootfsInfo rootfs{.below = below.chain, .ids = mapping_of_caller()};
-  TRY_ASSIGN(rootfs.form, preferred_form());
+Result<RootfsInfo> Store::make_delta(const ImageContent& content, RootfsForm form,
+                                     const RootfsInfo& below, const Workspace& workspace,
+                                     const UnpackLimits& limits, const Progress& progress) {
+  RootfsInfo rootfs{.below = below.chain, .form = form, .ids = mapping_of_caller()};
   TRY_ASSIGN(const Fd directory, open_directory_at(directory_.get(), "rootfs/" + below.chain));
   TRY_ASSIGN(const ImageRoot base, open_root(directory.get()));
   struct stat root = {};
@@ -238,8 +237,10 @@ Result<bool> Store::delta_into_place(const ImageContent& content, const std::str
                                      const Progress& progress) {
   const std::vector<RootfsInfo> stack = stack_of(below);
   if (!is_usable(stack) || stack.size() == kMostStacked) return false;
+  TRY_ASSIGN(const RootfsForm form, preferred_form());
+  if (form == RootfsForm::kErofs && !erofs_shows_attributes(directory_.get())) return false;
   TRY_ASSIGN(Workspace workspace, make_workspace());
-  auto rootfs = make_delta(content, stack.front(), workspace, limits, progress);
+  auto rootfs = make_delta(content, form, stack.front(), workspace, limits, progress);
   if (!rootfs.has_value()) {
     if (!discard(std::move(workspace)).has_value()) errno = 0;
     // Flattening says what is wrong with a layer that is bad in itself.

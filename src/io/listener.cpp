@@ -63,7 +63,7 @@ Result<std::unique_ptr<Listener>> adopt_listener(Loop& loop, Fd socket) {
   return std::make_unique<SocketListener>(loop, std::move(held));
 }
 
-Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& address) {
+Result<Fd> bind_tcp(const std::string& address) {
   TRY_ASSIGN(const SocketAddress parsed, parse_address(address));
   Fd socket(::socket(parsed.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return fail_errno("socket");
@@ -72,6 +72,11 @@ Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& addr
     return fail_errno("setsockopt SO_REUSEADDR");
   if (::bind(socket.get(), parsed.get(), parsed.length) != 0) return fail_errno("bind " + address);
   if (::listen(socket.get(), kBacklog) != 0) return fail_errno("listen " + address);
+  return socket;
+}
+
+Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& address) {
+  TRY_ASSIGN(Fd socket, bind_tcp(address));
   return adopt_listener(loop, std::move(socket));
 }
 

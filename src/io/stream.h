@@ -57,6 +57,7 @@ class Listener {
 };
 
 // `address`: "HOST:PORT" or "[V6]:PORT" with a numeric host.
+Result<Fd> bind_tcp(const std::string& address);
 Result<std::unique_ptr<Listener>> listen_tcp(Loop& loop, const std::string& address);
 // A listening stream socket of any family that somebody else made (it becomes non-blocking).
 Result<std::unique_ptr<Listener>> adopt_listener(Loop& loop, Fd socket);

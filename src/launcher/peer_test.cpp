@@ -69,7 +69,7 @@ TEST(PeerTest, DescriptorsComeWithTheirFrame) {
   std::vector<Fd> some;
   some.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   some.emplace_back(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
-  pair.peer->send_with(2, 0, "with", std::move(some));
+  pair.peer->send_with(2, FrameType::kOpen, 0, "with", std::move(some));
   pair.peer->send(Lane::kUrgent, 1, FrameType::kControl, 0, "behind");
   EXPECT_EQ(pair.received(), (std::vector<std::string>{"before", "with", "behind"}));
   EXPECT_TRUE(pair.other->take_descriptor().valid());
@@ -96,10 +96,10 @@ TEST(PeerTest, WhoReadsNothingGetsSoManyDescriptorsAndNoMore) {
   for (std::size_t i = 0; i < Peer::kMaxHanded; ++i) {
     std::vector<Fd> one;
     one.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    pair.peer->send_with(2, 0, "", std::move(one));
+    pair.peer->send_with(2, FrameType::kOpen, 0, "", std::move(one));
     ASSERT_FALSE(pair.peer->broken());
   }
-  pair.peer->send_with(2, 0, "", {});
+  pair.peer->send_with(2, FrameType::kOpen, 0, "", {});
   EXPECT_TRUE(pair.peer->broken());
 }
 

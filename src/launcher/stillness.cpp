@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/sys.h"
 #include "launcher/supervisor_state.h"
 
 namespace caisson::launcher {

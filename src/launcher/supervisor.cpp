@@ -30,18 +30,13 @@ constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 }  // namespace
 
 std::string hello() {
-  proto::Fields fields;
-  fields.put_u32(Tag::kVersion, proto::kVersion).put_u32(Tag::kMinVersion, proto::kMinVersion);
-  return fields.bytes();
+  return proto::hello_payload();
 }
 
 Status check_hello(const proto::Frame& frame) {
   if (frame.header.type != FrameType::kHello || frame.header.stream != 0)
     return fail(Error::invalid("the first frame must be HELLO"));
-  TRY_ASSIGN(const auto fields, proto::FieldReader::parse(frame.payload));
-  TRY_ASSIGN(const std::uint64_t version, fields.number(Tag::kVersion));
-  TRY_ASSIGN(const std::uint64_t oldest, fields.number(Tag::kMinVersion));
-  TRY(proto::common_version(version, oldest));
+  TRY(proto::check_hello(frame.payload));
   return {};
 }
 

@@ -86,6 +86,15 @@ std::string_view file_fault(std::string_view path) {
   return is_utf8(path) ? path_fault(path) : "a path in UTF-8";
 }
 
+std::string_view user_fault(std::string_view text) {
+  constexpr std::size_t kMaxUser = 64;
+  const bool good = !text.empty() && text.size() <= kMaxUser && text[0] != '-' &&
+                    std::ranges::all_of(text, [](unsigned char c) {
+                      return std::isalnum(c) != 0 || std::string_view("_.:$-").contains(c);
+                    });
+  return good ? "" : "a user's NAME, UID or UID:GID";
+}
+
 std::string_view name_fault(std::string_view name) {
   const bool right =
       !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, [](char c) {
@@ -282,6 +291,11 @@ constexpr std::array kFields = {
         {"state_directory", "--state-dir", "DIRECTORY", "What outlives a boot."}),
     word<[](auto& c) -> auto& { return c.run_directory; }, file_fault>(
         {"run_directory", "--run-dir", "DIRECTORY", "Sandboxes that live now."}),
+    word<[](auto& c) -> auto& { return c.user; }, user_fault>(
+        {"user", "--user", "USER", "Whom a server that root starts becomes."}),
+    word<[](auto& c) -> auto& { return c.sandbox_group; }, file_fault>(
+        {"sandbox_group", "--sandbox-group", "PATH",
+         "The control group that sandboxes belong to."}),
     word<[](auto& c) -> auto& { return c.default_image; }, image_fault>(
         {"default_image", "--default-image", "IMAGE", "Where a client names no template."}),
     Field{{"templates", "", "", ""},

@@ -9,6 +9,8 @@
 //     dev: false                        true: a certificate of an authority of its own making
 //   state_directory: /var/lib/caisson
 //   run_directory: /run/caisson
+//   user: caisson                       whom root's server becomes
+//   sandbox_group: /x/sandboxes         the control group that sandboxes belong to
 //   default_image: base                 where a client names no template
 //   templates: {base: base, py: python:3}     names that clients use, and images of the store
 //   limits:
@@ -73,6 +75,8 @@ struct ServedLimits {
   bool operator==(const ServedLimits&) const = default;
 };
 
+inline constexpr std::string_view kServerUser = "caisson";
+
 struct BuildConfig {
   std::uint32_t at_once = 4;
   LimitValue time_ms = 3'600'000;
@@ -86,6 +90,12 @@ struct ServerConfig {
   ListenAddress listen = {"127.0.0.1", 3000};
   TlsConfig tls;
   std::string state_directory, run_directory;  // empty: those of base/paths.h
+  // Whom a server that root starts becomes: NAME or UID[:GID]; empty: kServerUser where the host
+  // has it, else an id that is nobody's.
+  std::string user;
+  // Of version 2, as /proc/PID/cgroup names it: where supervisors are, beside whom sandboxes' own
+  // groups are made; empty: where the server is.
+  std::string sandbox_group;
   std::string default_image = "base";
   std::map<std::string, std::string> templates;
   ServedLimits defaults = {2000, 512ull << 20, 1ull << 30, 1024, 300'000};

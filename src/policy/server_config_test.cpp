@@ -26,6 +26,8 @@ tls:
   key: /etc/caisson/tls.key
 state_directory: /srv/caisson
 run_directory: /run/other
+user: "990:991"
+sandbox_group: /x.slice/boxes
 default_image: tools:2
 templates: {base: base, py-3: registry.example.com/python:3.13}
 limits:
@@ -55,6 +57,8 @@ TEST(ServerConfig, IsRead) {
   EXPECT_FALSE(config->tls.dev);
   EXPECT_EQ(config->state_directory, "/srv/caisson");
   EXPECT_EQ(config->run_directory, "/run/other");
+  EXPECT_EQ(config->user, "990:991");
+  EXPECT_EQ(config->sandbox_group, "/x.slice/boxes");
   EXPECT_EQ(config->default_image, "tools:2");
   EXPECT_EQ(config->templates.at("py-3"), "registry.example.com/python:3.13");
   EXPECT_EQ(config->defaults, (ServedLimits{500, 256ull << 20, 2'000'000'000, 100, 90'000}));
@@ -147,6 +151,9 @@ TEST(ServerConfig, IsRefusedWithKeyFoundAndAllowed) {
            Row{"max_sandboxes: 1.5", "max_sandboxes", "1.5", "whole number"},
            Row{"max_connections: 0", "max_connections", "0", "from 1 to 1000000"},
            Row{"threads: ''", "threads", "\"\"", "from 1 to 256"},
+           Row{"user: -x", "user", "-x", "UID:GID"},
+           Row{"user: a b", "user", "a b", "NAME"},
+           Row{"sandbox_group: x/../y", "sandbox_group", "x/../y", "absolute"},
            Row{"log_level: loud", "log_level", "loud", "debug, info, warn or error"},
            Row{"log_level: {}", "log_level", "a mapping", "debug"},
            Row{"threads: 1\nthreads: 2", "threads", "twice", "once"},

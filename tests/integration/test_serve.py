@@ -2,6 +2,8 @@
 """What a server that dies or is stopped leaves, and what the next one finds: sandboxes, their running
 commands, deadlines and states. By E2B's wire as it is, without an SDK."""
 import concurrent.futures
+import json
+import os
 import pathlib
 import signal
 import sys
@@ -10,36 +12,15 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
-import serve_lab  # noqa: E402
-import wire  # noqa: E402
-
-TAG = "long one"
+from serve_case import TAG, Case  # noqa: E402
 
 
-class Restart(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        context = serve_lab.fresh()
-        cls.server = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
-
+class Restart(Case):
     def tearDown(self):
         self.server.stop()
         self.server.arguments = []
         self.assertEqual(self.server.end_sandboxes(), [])
         self.server.start()
-
-    def ask(self, *arguments, **values):
-        return wire.Wire(self.server).ask(*arguments, **values)
-
-    def create(self, **values):
-        return wire.Wire(self.server).create(**values)
-
-    def start(self, sandbox, command):
-        return wire.Wire(self.server).start(sandbox, command, TAG)
-
-    def listed(self):
-        return {found["sandboxID"]: found for found in self.ask("GET", "/v2/sandboxes")[1]}
 
     def test_a_killed_servers_sandboxes_are_found_as_they_were(self):
         running, paused, dead = self.create(metadata={"a": "b"}, envVars={"X": "secret"}), self.create(), self.create()
@@ -131,6 +112,98 @@ class Restart(unittest.TestCase):
                               "--run-dir", caller.env["CAISSON_RUN_DIR"])
         self.assertEqual(done.returncode, 125, done)
         self.assertIn(b"another server uses", done.stderr)
+
+
+def status_of(pid):
+    """The fields of /proc/PID/status."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
+
+
+class Rights(Case):
+    """Who a server is that root has started, and what of it is root's."""
+
+    def setUp(self):
+        if self.server.process is None:
+            self.server.start()
+
+    def maker(self):
+        children = pathlib.Path(f"/proc/{self.server.process.pid}/task/{self.server.process.pid}/children").read_text()
+        pids = [int(pid) for pid in children.split()]
+        self.assertEqual([status_of(pid)["Name"] for pid in pids], ["caisson-maker"])
+        return pids[0]
+
+    def test_the_server_is_nobody_and_may_nothing(self):
+        for task in pathlib.Path(f"/proc/{self.server.process.pid}/task").iterdir():
+            status = status_of(f"{self.server.process.pid}/task/{task.name}")
+            self.assertEqual(set(status["Uid"].split()), {str(0x7ffcf002)}, status)
+            self.assertEqual(set(status["Gid"].split()), {str(0x7ffcf002)})
+            self.assertEqual(status["Groups"], "")
+            for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+                self.assertEqual(int(status[kind], 16), 0, kind)
+            self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
+
+    def test_the_maker_is_root_has_one_thread_and_no_socket_of_the_network(self):
+        status = status_of(self.maker())
+        self.assertEqual((set(status["Uid"].split()), status["Threads"]), ({"0"}, "1"))
+
+        # Its socket to the server, once all requests are answered.
+        def sockets():
+            names = [os.readlink(link) for link in pathlib.Path(f"/proc/{self.maker()}/fd").iterdir()]
+            return sum(name.startswith("socket:") for name in names)
+        self.assertTrue(harness.wait_until(lambda: sockets() == 1, 10))
+
+    def test_sandboxes_are_in_folders_that_the_server_cannot_read(self):
+        self.create()
+        folder = (self.server.run_folder / "sandboxes").stat()
+        self.assertEqual((folder.st_uid, folder.st_mode & 0o777), (0, 0o700))
+        state = pathlib.Path(self.server.caller.env["CAISSON_STATE_DIR"])
+        self.assertEqual(((state / "images").stat().st_uid, (state / "images").stat().st_mode & 0o777), (0, 0o700))
+        for own in (state / "server", state / "server/caisson.db", self.server.run_folder / "served-env"):
+            self.assertEqual((own.stat().st_uid, own.stat().st_mode & 0o077), (0x7ffcf002, 0), own)
+
+    def test_without_its_maker_the_server_ends(self):
+        os.kill(self.maker(), signal.SIGKILL)
+        self.assertEqual(self.server.process.wait(20), 125)
+        self.assertIn("caisson-maker has ended", self.server.said())
+        self.server.process.stdout.close()
+        self.server.process = None
+
+    def test_the_maker_ends_with_its_server(self):
+        maker = self.maker()
+        self.server.stop(signal.SIGKILL)
+        self.assertTrue(harness.wait_until(lambda: maker not in dict(harness.living_children()), 10))
+
+    def test_it_becomes_whom_it_is_told_to_be_and_takes_its_files_along(self):
+        self.server.stop()
+        self.server.arguments = ["--user", "54321:54322"]
+        try:
+            self.server.start()
+            status = status_of(self.server.process.pid)
+            self.assertEqual((set(status["Uid"].split()), set(status["Gid"].split())), ({"54321"}, {"54322"}))
+        finally:
+            self.server.stop()
+            self.server.arguments = []
+        self.server.start()
+        self.assertEqual(set(status_of(self.server.process.pid)["Uid"].split()), {str(0x7ffcf002)})
+
+    def refused(self, *arguments):
+        caller = self.server.caller
+        done = caller.caisson("serve", "--listen", "127.0.0.1:0", *arguments)
+        self.assertEqual(done.returncode, 125, done)
+        return done.err
+
+    def test_a_user_that_cannot_be_is_refused(self):
+        for name in ("root", "0", "nobody-by-this-name"):
+            error = self.refused("--user", name)
+            self.assertIn(f"user: found '{name}'", error)
+            self.assertIn("allowed is a user of this host that is not root", error)
+
+    def test_folders_that_its_user_cannot_reach_are_named(self):
+        shut = self.server.caller.mkdir("shut", 0o700)
+        error = self.refused("--state-dir", str(shut / "state"), "--run-dir", str(shut / "run"))
+        self.assertIn(f"cannot use {shut}/state/server", error)
+        self.assertIn("others must be allowed to go through", error)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
-import serve_lab  # noqa: E402
-import wire  # noqa: E402
+from serve_case import Case  # noqa: E402
 
 # Everything that a layer of changes can say: new, changed, removed, moved, made anew, linked, owned.
 CHANGES = """
@@ -31,37 +30,25 @@ cd /; sudo find etc home opt srv usr/share/doc usr/bin -printf '%p %y %m %U %G %
 """
 
 
-class Snapshots(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        context = serve_lab.fresh()
-        cls.server = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
-        cls.wire = wire.Wire(cls.server)
-
+class Snapshots(Case):
     def tearDown(self):
-        for sandbox in self.wire.ask("GET", "/v2/sandboxes")[1]:
+        for sandbox in self.ask("GET", "/v2/sandboxes")[1]:
             self.wire.kill(sandbox)
-        for snapshot in self.wire.ask("GET", "/snapshots")[1]:
+        for snapshot in self.ask("GET", "/snapshots")[1]:
             self.delete(snapshot["snapshotID"])
 
     def delete(self, snapshot):
-        return self.wire.ask("DELETE", "/templates/" + snapshot.replace("/", "%2F").replace(":", "%3A"))[0]
+        return self.ask("DELETE", "/templates/" + snapshot.replace("/", "%2F").replace(":", "%3A"))[0]
 
     def snapshot(self, sandbox, **values):
-        status, body = self.wire.ask("POST", f"/sandboxes/{sandbox['sandboxID']}/snapshots", values)
+        status, body = self.ask("POST", f"/sandboxes/{sandbox['sandboxID']}/snapshots", values)
         self.assertEqual(status, 201, body)
         return body["snapshotID"]
 
     def fork(self, sandbox, **values):
-        status, body = self.wire.ask("POST", f"/sandboxes/{sandbox['sandboxID']}/fork", values)
+        status, body = self.ask("POST", f"/sandboxes/{sandbox['sandboxID']}/fork", values)
         self.assertEqual(status, 201, body)
         return [one["sandbox"] for one in body]
-
-    def out(self, sandbox, command):
-        status, out = self.wire.run(sandbox, command)
-        self.assertEqual(status, 0, out)
-        return out
 
     def images(self):
         """The store's own names of snapshots."""
@@ -70,23 +57,23 @@ class Snapshots(unittest.TestCase):
         return [image for image in json.loads(done.out) if "caisson-snapshot/" in image["name"]]
 
     def test_what_was_changed_is_the_same_in_what_is_made_of_it(self):
-        source = self.wire.create()
-        self.out(source, CHANGES)
-        before = self.out(source, LOOK)
-        made = self.wire.create(templateID=self.snapshot(source))
-        self.assertEqual(self.out(made, LOOK).splitlines(), before.splitlines())
-        self.assertEqual(self.out(made, "stat -c %h /home/user/hard"), "2\n")
+        source = self.create()
+        self.output_of(source, CHANGES)
+        before = self.output_of(source, LOOK)
+        made = self.create(templateID=self.snapshot(source))
+        self.assertEqual(self.output_of(made, LOOK).splitlines(), before.splitlines())
+        self.assertEqual(self.output_of(made, "stat -c %h /home/user/hard"), "2\n")
         # One of one that was made of one.
-        self.out(made, "echo more >/home/user/more; rm -r /home/user/deep")
-        after = self.out(made, LOOK)
+        self.output_of(made, "echo more >/home/user/more; rm -r /home/user/deep")
+        after = self.output_of(made, LOOK)
         again = self.fork(made)[0]
-        self.assertEqual(self.out(again, LOOK).splitlines(), after.splitlines())
+        self.assertEqual(self.output_of(again, LOOK).splitlines(), after.splitlines())
         # The source has nothing of that.
-        self.assertEqual(self.out(source, LOOK).splitlines(), before.splitlines())
+        self.assertEqual(self.output_of(source, LOOK).splitlines(), before.splitlines())
 
     def test_the_source_goes_on_as_if_nothing_was(self):
-        source = self.wire.create()
-        pid = self.wire.start(source, "i=0; while sleep 0.02; do i=$((i+1)); echo $i >>/tmp/ticks; done")
+        source = self.create()
+        pid = self.start(source, "i=0; while sleep 0.02; do i=$((i+1)); echo $i >>/tmp/ticks; done")
         seen, failed, over = [], [], threading.Event()
 
         def ask():
@@ -110,39 +97,39 @@ class Snapshots(unittest.TestCase):
         self.assertEqual(failed, [])
         self.assertGreater(len(seen), 0)
         self.assertEqual(len(set(names)), 3)
-        self.assertEqual(self.out(source, f"kill -0 {pid} && echo there"), "there\n")
-        ticks = [int(line) for line in self.out(source, "cat /tmp/ticks").split()]
+        self.assertEqual(self.output_of(source, f"kill -0 {pid} && echo there"), "there\n")
+        ticks = [int(line) for line in self.output_of(source, "cat /tmp/ticks").split()]
         self.assertEqual(ticks, list(range(1, len(ticks) + 1)))
         # Processes are not in it.
-        made = self.wire.create(templateID=names[0])
-        self.assertEqual(self.out(made, "pgrep -c sleep || true"), "0\n")
+        made = self.create(templateID=names[0])
+        self.assertEqual(self.output_of(made, "pgrep -c sleep || true"), "0\n")
 
     def test_names_and_what_is_refused(self):
-        source = self.wire.create()
-        self.out(source, "echo first >/home/user/which")
+        source = self.create()
+        self.output_of(source, "echo first >/home/user/which")
         name = self.snapshot(source, name="mine")
         self.assertRegex(name, "^[a-z0-9-]+/mine:default$")
-        self.out(source, "echo second >/home/user/which")
+        self.output_of(source, "echo second >/home/user/which")
         # The name means the new one from now on, and the old one is gone.
         self.assertEqual(self.snapshot(source, name="mine"), name)
         self.assertEqual(len(self.images()), 1)
         for asked in ("mine", name, name.partition(":")[0]):
-            made = self.wire.create(templateID=asked)
-            self.assertEqual(self.out(made, "cat /home/user/which"), "second\n")
+            made = self.create(templateID=asked)
+            self.assertEqual(self.output_of(made, "cat /home/user/which"), "second\n")
         other = dict(headers={"X-API-KEY": self.other_teams_key()})
         image = self.images()[0]
         for asked in (name, "mine", image["name"], "sha256:" + image["id"], image["id"][:12]):
-            self.assertEqual(self.wire.ask("POST", "/v2/sandboxes", {"templateID": asked}, **other)[0], 404, asked)
+            self.assertEqual(self.ask("POST", "/v2/sandboxes", {"templateID": asked}, **other)[0], 404, asked)
         path = f"/sandboxes/{source['sandboxID']}"
         for what in ("fork", "snapshots"):
-            self.assertEqual(self.wire.ask("POST", f"{path}/{what}", {}, **other)[0], 404)
-            self.assertEqual(self.wire.ask("POST", f"/sandboxes/i00000000000000000000/{what}", {})[0], 404)
-        self.assertEqual(self.wire.ask("GET", "/snapshots", **other), (200, []))
-        self.assertEqual(self.wire.ask("DELETE", "/templates/mine", **other)[0], 404)
-        self.assertEqual(self.wire.ask("POST", f"{path}/snapshots", {"name": "No Name"})[0], 400)
-        self.assertEqual(self.wire.ask("POST", f"{path}/pause", {})[0], 204)
+            self.assertEqual(self.ask("POST", f"{path}/{what}", {}, **other)[0], 404)
+            self.assertEqual(self.ask("POST", f"/sandboxes/i00000000000000000000/{what}", {})[0], 404)
+        self.assertEqual(self.ask("GET", "/snapshots", **other), (200, []))
+        self.assertEqual(self.ask("DELETE", "/templates/mine", **other)[0], 404)
+        self.assertEqual(self.ask("POST", f"{path}/snapshots", {"name": "No Name"})[0], 400)
+        self.assertEqual(self.ask("POST", f"{path}/pause", {})[0], 204)
         for what in ("fork", "snapshots"):
-            self.assertEqual(self.wire.ask("POST", f"{path}/{what}", {})[0], 409)
+            self.assertEqual(self.ask("POST", f"{path}/{what}", {})[0], 409)
 
     def other_teams_key(self):
         caller = self.server.caller
@@ -150,8 +137,8 @@ class Snapshots(unittest.TestCase):
         return self.server.new_key("--team", "other")
 
     def test_a_removed_snapshot_leaves_nothing_in_the_store(self):
-        source = self.wire.create()
-        self.out(source, "echo x >/home/user/x")
+        source = self.create()
+        self.output_of(source, "echo x >/home/user/x")
         before = self.store_files()
         name = self.snapshot(source)
         self.assertEqual(len(self.images()), 1)
@@ -165,19 +152,19 @@ class Snapshots(unittest.TestCase):
         return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.parent.name in ("blobs", "rootfs", "ids", "refs", "tmp", "partial")}
 
     def test_snapshots_outlive_their_server_and_their_source(self):
-        source = self.wire.create()
-        self.out(source, "echo x >/home/user/x")
+        source = self.create()
+        self.output_of(source, "echo x >/home/user/x")
         name = self.snapshot(source)
         self.wire.kill(source)
         self.server.stop(signal.SIGKILL)
         self.server.start()
-        self.assertEqual([one["snapshotID"] for one in self.wire.ask("GET", "/snapshots")[1]], [name])
-        self.assertEqual(self.out(self.wire.create(templateID=name), "cat /home/user/x"), "x\n")
+        self.assertEqual([one["snapshotID"] for one in self.ask("GET", "/snapshots")[1]], [name])
+        self.assertEqual(self.output_of(self.create(templateID=name), "cat /home/user/x"), "x\n")
 
     def test_a_server_that_dies_while_it_takes_one_holds_nothing(self):
-        source = self.wire.create()
-        self.out(source, "head -c 100M /dev/urandom >/home/user/large")
-        pid = self.wire.start(source, "while sleep 0.05; do echo x >>/tmp/ticks; done")
+        source = self.create()
+        self.output_of(source, "head -c 100M /dev/urandom >/home/user/large")
+        pid = self.start(source, "while sleep 0.05; do echo x >>/tmp/ticks; done")
         self.assertTrue(harness.wait_until(lambda: self.wire.run(source, "test -s /tmp/ticks")[0] == 0, 10))
         taker = threading.Thread(target=lambda: self.assertRaises(Exception, self.snapshot, source))
         taker.start()
@@ -185,31 +172,31 @@ class Snapshots(unittest.TestCase):
         self.server.stop(signal.SIGKILL)
         taker.join()
         self.server.start()
-        count = int(self.out(source, "wc -l </tmp/ticks"))
-        self.assertTrue(harness.wait_until(lambda: int(self.out(source, "wc -l </tmp/ticks")) > count, 10))
-        self.assertEqual(self.out(source, f"kill -0 {pid} && echo there"), "there\n")
-        self.assertEqual(self.wire.ask("GET", "/snapshots")[1], [])
+        count = int(self.output_of(source, "wc -l </tmp/ticks"))
+        self.assertTrue(harness.wait_until(lambda: int(self.output_of(source, "wc -l </tmp/ticks")) > count, 10))
+        self.assertEqual(self.output_of(source, f"kill -0 {pid} && echo there"), "there\n")
+        self.assertEqual(self.ask("GET", "/snapshots")[1], [])
 
     def test_a_pause_that_keeps_the_files_ends_what_runs(self):
-        box = self.wire.create()
-        self.wire.start(box, "setsid sleep 1000 & exec sleep 1000")
+        box = self.create()
+        self.start(box, "setsid sleep 1000 & exec sleep 1000")
         self.assertTrue(harness.wait_until(lambda: self.wire.run(box, "pgrep -c sleep")[1] == "2\n", 10))
-        boot = self.out(box, "echo kept >/home/user/kept; cat /proc/sys/kernel/random/boot_id").split()
+        boot = self.output_of(box, "echo kept >/home/user/kept; cat /proc/sys/kernel/random/boot_id").split()
         path = f"/sandboxes/{box['sandboxID']}"
-        self.assertEqual(self.wire.ask("POST", f"{path}/pause", {"memory": False})[0], 204)
-        self.assertEqual(self.wire.ask("GET", path)[1]["state"], "paused")
+        self.assertEqual(self.ask("POST", f"{path}/pause", {"memory": False})[0], 204)
+        self.assertEqual(self.ask("GET", path)[1]["state"], "paused")
         self.server.stop(signal.SIGKILL)
         self.server.start()
-        self.assertEqual(self.wire.ask("POST", f"{path}/connect", {"timeout": 60})[0], 201)
-        now = self.out(box, "cat /proc/sys/kernel/random/boot_id; pgrep -c sleep || true; cat /home/user/kept").split()
+        self.assertEqual(self.ask("POST", f"{path}/connect", {"timeout": 60})[0], 201)
+        now = self.output_of(box, "cat /proc/sys/kernel/random/boot_id; pgrep -c sleep || true; cat /home/user/kept").split()
         self.assertNotEqual(now[0], boot[0])
         self.assertEqual(now[1:], ["0", "kept"])
-        self.assertEqual(self.wire.ask("POST", "/process.Process/List", {}, box), (200, {"processes": []}))
+        self.assertEqual(self.ask("POST", "/process.Process/List", {}, box), (200, {"processes": []}))
         # The same at a resume of one whose memory was kept.
-        pid = self.wire.start(box, "sleep 1000")
-        self.assertEqual(self.wire.ask("POST", f"{path}/pause", {})[0], 204)
-        self.assertEqual(self.wire.ask("POST", f"/v2{path}/connect", {"timeout": 60, "memory": False})[0], 201)
-        again = self.out(box, f"cat /proc/sys/kernel/random/boot_id; kill -0 {pid} 2>/dev/null || echo gone").split()
+        pid = self.start(box, "sleep 1000")
+        self.assertEqual(self.ask("POST", f"{path}/pause", {})[0], 204)
+        self.assertEqual(self.ask("POST", f"/v2{path}/connect", {"timeout": 60, "memory": False})[0], 201)
+        again = self.output_of(box, f"cat /proc/sys/kernel/random/boot_id; kill -0 {pid} 2>/dev/null || echo gone").split()
         self.assertNotEqual(again[0], now[0])
         self.assertEqual(again[1], "gone")
 

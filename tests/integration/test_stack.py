@@ -8,11 +8,13 @@ what the changing one saw last.
 import io
 import json
 import os
+import pathlib
 import random
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import unittest
 
 import frame
@@ -70,13 +72,15 @@ class Tree:
 
     def changes(self):
         """Some fail, as they would for anybody who tries things."""
+        # An ordinary user could not look into a directory without `x` any more.
+        modes = ["700", "1777", "4755"] + (["644"] if self.owners else [])
         lines = ["(cd /data"]
         for number in range(25):
             one, other = self.path(), self.path()
             lines.append(self.random.choice([
                 f"rm -rf {one}", f"rm -f {one}", f"rm -rf {one}; mkdir -p {one}", f"rm -rf {one}; mkdir -p {one}/fresh",
                 f"mkdir -p {one}", f"[ -p {one} ] || echo {number} > {one}", f"[ -p {one} ] || echo more >> {one}", f"ln {one} {other}", f"ln -s {one} {other}",
-                f"mv {one} {other}", f"chmod {self.random.choice(['700', '644', '1777', '4755'])} {one}", f"mkfifo {one}",
+                f"mv {one} {other}", f"chmod {self.random.choice(modes)} {one}", f"mkfifo {one}",
                 f"rm -rf {one}; echo file > {one}", f"touch -d '2001-02-03 04:05:06' {one}", f"cp -r {one} {other}",
                 f"chown 7:65535 {one}" if self.owners else f"chmod 755 {one}"]))
         return "\n".join(lines) + "\n) > /dev/null 2>&1\n"
@@ -189,6 +193,71 @@ class Stack(unittest.TestCase):
                     self.assert_same(shown, self.seen(caller, "flat", name, needs), True)
                     # Where a file was linked the overlay of a running sandbox may show two inodes.
                     self.assert_same(shown, left, False, False)
+
+    def test_builds_and_exports_take_it_whole(self):
+        for caller, needs in self.cases():
+            tree = Tree(random.randrange(10**6), caller.kind != "user")
+            self.import_base(caller, tree)
+            script = tree.changes() + "rm -rf /data/x; mkdir -p /data/x; echo changed > /data/x/last\n"
+            _, layer, facts = self.change(caller, needs, "image0", script, 0)
+            self.assertEqual(self.stack(caller, "over", "image0", "image1", layer, facts)["below"], 1)
+            shown = self.seen(caller, "over", "image1", needs)
+            caller.env["CAISSON_STATE_DIR"] = str(self.stores["over"])
+            context = caller.mkdir("context")
+            caller.write("context/Dockerfile", "FROM image1 AS one\nRUN cat /data/x/last > /data/x/built\nFROM image0\n"
+                         "COPY --from=image1 /data/x/last /copied\nCOPY --from=one /data/x/built /built\n", 0o644)
+            done = caller.caisson("image", "build", "-t", "built", context, timeout=120)
+            self.assertEqual(done.returncode, 0, done)
+            out, _ = self.run_tool(caller, "over", "caisson_layer_tool", "--image", "built", *needs, "--", "cat /copied /built")
+            self.assertEqual(out, b"changed\nchanged\n")
+            # Taking it along as a file and in again gives the same files, in one piece.
+            archive = caller.mkdir("export") / "image.tar"
+            done = caller.caisson("image", "export", "image1", "-o", archive)
+            self.assertEqual(done.returncode, 0, done)
+            caller.env["CAISSON_STATE_DIR"] = str(self.stores["flat"])
+            done = caller.caisson("image", "import", "again", archive)
+            self.assertEqual(done.returncode, 0, done)
+            (info,) = caller.caisson("image", "inspect", "again").json()
+            self.assertNotIn("below", info["rootfs"])
+            self.assert_same(shown, self.seen(caller, "flat", "again", needs), True)
+
+    def test_it_is_listed_with_what_it_lies_over(self):
+        for caller, needs in self.cases():
+            self.import_base(caller, None)
+            _, layer, facts = self.change(caller, needs, "image0", "echo 12345 > /data/last\n", 0)
+            self.stack(caller, "over", "image0", "image1", layer, facts)
+            caller.env["CAISSON_STATE_DIR"] = str(self.stores["over"])
+            base, top = caller.caisson("image", "inspect", "image0", "image1").json()
+            self.assertEqual([lower["chain"] for lower in top["rootfs"]["below"]], [base["rootfs"]["chain"]])
+            self.assertEqual(top["rootfs"]["bytes"], 6)
+            self.assertNotIn("below", base["rootfs"])
+            sizes = {image["name"]: image["bytes"] for image in caller.caisson("image", "ls", "--json").json()}
+            self.assertEqual(sizes["image1:latest"], sizes["image0:latest"] + 6)
+
+    def test_roots_of_both_forms_lie_over_each_other_under_a_layer_on_disk(self):
+        disk, no_disk = harness.disk_folder()
+        if disk is None:
+            frame.left_out(no_disk)
+        self.addCleanup(shutil.rmtree, disk)
+        for caller, needs in self.cases():
+            if caller.kind != "root" or not self.mounts_erofs(caller):
+                continue
+            self.stores = {how: pathlib.Path(tempfile.mkdtemp(dir=disk)) for how in ("over", "flat")}
+            needs = [*needs, "--quota"]
+            tree = Tree(random.randrange(10**6), True)
+            self.import_base(caller, tree)
+            for number in range(2):
+                forms = ["directory", "erofs"]
+                forms.remove(caller.env["CAISSON_IMAGE_FORM"])
+                caller.env["CAISSON_IMAGE_FORM"] = forms[0]
+                base, name = f"image{number}", f"image{number + 1}"
+                left, layer, facts = self.change(caller, needs, base, tree.changes(), number)
+                over = self.stack(caller, "over", base, name, layer, facts)
+                self.assertEqual((over["below"], over["form"]), (number + 1, forms[0]))
+                self.stack(caller, "flat", base, name, layer, facts)
+                shown = self.seen(caller, "over", name, needs)
+                self.assert_same(shown, self.seen(caller, "flat", name, needs), True)
+                self.assert_same(shown, left, False, False)
 
     def test_the_ninth_root_is_flattened(self):
         for caller, needs in self.cases():

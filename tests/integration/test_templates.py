@@ -194,7 +194,7 @@ class Templates(unittest.TestCase):
         for method, path in paths.items():
             self.assertEqual(self.ask(method, path + made["templateID"], key=other)[0], 403)
         for body in ({"templateID": made["templateID"]}, {"templateID": "default/shared"},
-                     {"templateID": f"template/{made['templateID']}:{made['buildID']}"}):
+                     {"templateID": f"caisson-template/{made['templateID']}:{made['buildID']}"}):
             self.assertEqual(self.ask("POST", "/v2/sandboxes", body, key=other)[0], 404, body)
         self.assertNotIn(made["templateID"], str(self.ask("GET", "/templates", key=other)[1]))
         state = f"/templates/{made['templateID']}/builds/{made['buildID']}/status"
@@ -226,7 +226,7 @@ class Templates(unittest.TestCase):
         build = f"/v2/templates/{made['templateID']}/builds/{made['buildID']}"
         for order, status in (({}, 400), ({"fromImage": "a", "fromTemplate": "b"}, 400), ({"fromImage": "A B"}, 400),
                               ({"fromTemplate": "none"}, 404), ({"fromImage": "base", "steps": [{"type": "FLY"}]}, 400),
-                              ({"fromImage": f"template/{made['templateID']}:{made['buildID']}"}, 400),
+                              ({"fromImage": f"caisson-template/{made['templateID']}:{made['buildID']}"}, 400),
                               ({"fromImage": "base", "steps": [{"type": "COPY", "args": ["a", "b"], "filesHash": "a" * 64}]}, 400),
                               ({"fromImage": "base", "fromImageRegistry": {"type": "aws"}}, 501),
                               ({"fromImage": "base", "fromImageRegistry": {"type": "registry", "username": "a"}}, 400)):

@@ -29,7 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("caisson", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch", "caisson-serve",
-            "caisson-template-builder")
+            "caisson-maker", "caisson-template-builder")
 ORDINARY_UID = 52731  # nobody's on any usual host; `ordinary_uids()` checks
 RANGE_START, RANGE_SIZE = 0x60000000, 65536
 PR_SET_CHILD_SUBREAPER = 36
@@ -116,6 +116,15 @@ def disk_folder():
     return pathlib.Path(tempfile.mkdtemp(prefix="caisson-disk-", dir=place)), ""
 
 
+def memory_folder():
+    """A new folder in memory, as a host's /run is one, for a caller's run directory; None where no memory is mounted."""
+    for place in ("/run", "/dev/shm"):
+        kind = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True).stdout.strip()
+        if kind in ("tmpfs", "ramfs") and os.access(place, os.W_OK):
+            return pathlib.Path(tempfile.mkdtemp(prefix="caisson-run-", dir=place))
+    return None
+
+
 def wait_until(condition, seconds):
     """The last value of condition(), which is called until it is true or the time is over."""
     end = time.monotonic() + seconds
@@ -161,23 +170,25 @@ def ordinary_uids():
 
 
 class Caller:
-    """A user of the host who calls caisson. kind: root | user | range (user with a subuid range)."""
+    """A user of the host who calls caisson. kind: root | user | range (user with a subuid range).
 
-    def __init__(self, kind):
+    `run` holds the run directory instead of a part of the caller's folder, and is removed with it."""
+
+    def __init__(self, kind, run=None):
         self.kind = kind
         self.uid = 0 if kind == "root" else ordinary_uids()[kind] if os.geteuid() == 0 else os.geteuid()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"caisson-test-{kind}-"))
         self.folder.chmod(0o755)
-        self.home = self.folder / "home"
-        for path in (self.home, self.folder / "run", self.folder / "state"):
-            path.mkdir(mode=0o700)
+        self.home, self.run = self.folder / "home", run or self.folder / "run"
+        for path in (self.home, self.run, self.folder / "state"):
+            path.mkdir(mode=0o700, exist_ok=path == run)
             self.own(path)
         self.env = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LANG": "C.UTF-8", "HOME": str(self.home),
-            "XDG_RUNTIME_DIR": str(self.folder / "run"), "XDG_DATA_HOME": str(self.folder / "state"),
+            "XDG_RUNTIME_DIR": str(self.run), "XDG_DATA_HOME": str(self.folder / "state"),
             "XDG_CONFIG_HOME": str(self.home / ".config"), "XDG_CACHE_HOME": str(self.home / ".cache"),
-            "CAISSON_RUN_DIR": str(self.folder / "run" / "caisson"),
+            "CAISSON_RUN_DIR": str(self.run / "caisson"),
             "CAISSON_STATE_DIR": str(self.folder / "state" / "caisson"),
         }
         self._prefix = self._make_prefix()
@@ -298,11 +309,12 @@ class Caller:
 
     def sandboxes_left(self):
         """What the run directory still holds: names below sandboxes/."""
-        folder = self.folder / "run" / "caisson" / "sandboxes"
+        folder = self.run / "caisson" / "sandboxes"
         return sorted(os.listdir(folder)) if folder.is_dir() else []
 
     def close(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for path in (self.folder, self.run):
+            shutil.rmtree(path, ignore_errors=True)
 
     def __enter__(self):
         return self

@@ -124,15 +124,19 @@ class Server:
 
 
 @contextlib.contextmanager
-def fresh(*, images=("base",), tls=False, arguments=()):
-    """A new server of root's, with the base image under these names; at the end nothing of it is left."""
+def fresh(*, images=("base",), tls=False, arguments=(), run=None):
+    """A new server of root's, with the base image under these names; at the end nothing of it is left. `run`: a
+    folder for its run directory, which is removed too."""
     if os.geteuid() != 0:
         raise ServerError("only root's server can be tried like this: the base image's users need a range of ids")
     if not ARCHIVE.exists():
         raise ServerError(f"{ARCHIVE} is missing: ./dev image builds it")
     harness.require_programs()
     harness.subreaper()
-    with harness.Caller("root") as caller:
+    with harness.Caller("root", run) as caller:
+        # The server is nobody that these folders know; of what is in them it is told the names.
+        for folder in ("run", "state"):
+            (caller.folder / folder).chmod(0o711)
         for name in images:
             done = caller.caisson("image", "import", name, ARCHIVE, timeout=120)
             if done.returncode != 0:

@@ -40,23 +40,28 @@ class Wire:
         for sandbox in sandboxes:
             self.ask("DELETE", f"/sandboxes/{sandbox['sandboxID']}")
 
-    def events(self, sandbox, command, tag="", user=""):
-        """The events of a command's stream, as they come."""
-        message = json.dumps({"process": {"cmd": "/bin/bash", "args": ["-c", command]}, "tag": tag}).encode()
+    def stream(self, sandbox, method, body, user=""):
+        """The events of a stream of process.Process, as they come; whoever stops reading closes it."""
+        message = json.dumps(body).encode()
         headers = {**self.of(sandbox), "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
         if user:
             headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:".encode()).decode()
-        request = urllib.request.Request(self.server.address["url"] + "/process.Process/Start",
+        request = urllib.request.Request(f"{self.server.address['url']}/process.Process/{method}",
                                          b"\0" + struct.pack(">I", len(message)) + message, headers)
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             while head := answer.read(5):
                 flags, length = struct.unpack(">BI", head)
-                body = json.loads(answer.read(length))
+                text = json.loads(answer.read(length))
                 if flags & 2:
-                    if "error" in body:
-                        raise AssertionError(f"{command}: {body['error']}")
+                    if "error" in text:
+                        raise ValueError(f"{body}: {text['error']}")
                     return
-                yield body["event"]
+                if event := text.get("event"):
+                    yield event
+
+    def events(self, sandbox, command, tag="", user=""):
+        """Those of a command."""
+        return self.stream(sandbox, "Start", {"process": {"cmd": "/bin/bash", "args": ["-c", command]}, "tag": tag}, user)
 
     def start(self, sandbox, command, tag=""):
         """Starts a command and goes away as soon as it runs; its pid inside."""

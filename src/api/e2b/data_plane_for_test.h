@@ -4,6 +4,7 @@
 // and looks at the answer.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
@@ -59,6 +60,8 @@ class DataPlaneTest : public ::testing::Test {
     if (!headers.has("X-Access-Token")) headers.add("X-Access-Token", "tok");
     auto exchange =
         std::make_unique<FakeExchange>(method, target, std::move(headers), std::move(body));
+    exchange->gone_after = client_leaves_after_;
+    exchange->may_hold = may_hold_;
     run(loop_, plane_.serve(*exchange, {"abc", port}));
     return exchange;
   }
@@ -87,6 +90,9 @@ class DataPlaneTest : public ::testing::Test {
     EXPECT_FALSE(reader.partial());
     return text;
   }
+
+  std::optional<io::Clock::duration> client_leaves_after_;  // of the next requests
+  std::size_t may_hold_ = 1u << 30;
 
   // ---- for scripts
 

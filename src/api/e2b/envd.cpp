@@ -76,9 +76,17 @@ io::Async<Status> serve_unary(const Request& request, const UnaryMethod& method)
   if (!encoding.has_value()) co_return co_await answer_unknown_encoding(request);
   const auto message = co_await read_message(request, *encoding, method.request);
   if (!message.has_value()) co_return co_await answer_rpc_error(request, message.error());
-  const auto result = co_await method.handler(request, *message);
-  if (!result.has_value()) co_return co_await answer_rpc_error(request, result.error());
-  co_return co_await answer_message(request, *encoding, method.response, *result);
+  // What nobody waits for any more is given up, in the sandbox too.
+  std::optional<Result<json::Value>> result;
+  auto call = [](const Request& of, const UnaryMethod& to, const json::Value& with,
+                 std::optional<Result<json::Value>>& into) -> io::Async<void> {
+    auto done = co_await to.handler(of, with);
+    into.emplace(std::move(done));
+  };
+  co_await while_client_stays(request, call(request, method, *message, result));
+  if (!result.has_value()) co_return fail(Error::unavailable("the client has gone"));
+  if (!result->has_value()) co_return co_await answer_rpc_error(request, result->error());
+  co_return co_await answer_message(request, *encoding, method.response, **result);
 }
 
 // The handler of a stream, and how it ends.

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "api/e2b/rpc.h"
+
 namespace caisson::api::e2b {
 
 using proto::FileOperation;
@@ -134,7 +136,12 @@ io::Async<Status> compose_file(const Request& request) {
   auto composition = co_await composition_of(request, *message);
   if (!composition.has_value())
     co_return co_await answer_file_error(request, composition.error(), "");
-  auto done = co_await call_guest(request, proto::Kind::kFile, std::move(composition->fields));
+  Status done = fail(Error::unavailable("the client has gone"));
+  auto compose = [](const Request& of, Composition& with, Status& into) -> io::Async<void> {
+    const auto answer = co_await call_guest(of, proto::Kind::kFile, std::move(with.fields));
+    into = answer.has_value() ? Status() : fail(answer.error());
+  };
+  co_await while_client_stays(request, compose(request, *composition, done));
   if (!done.has_value()) {
     // The guest's own words name the source that is missing.
     if (done.error().code() == Code::kNotFound)

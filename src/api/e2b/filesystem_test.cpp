@@ -70,6 +70,28 @@ TEST_F(Filesystem, WhatIsMissingIsNotFound) {
   EXPECT_EQ(*answer->answer_json().find("code")->as_string(), "not_found");
 }
 
+TEST_F(Filesystem, ACallWhoseClientHasGoneIsGivenUpInsideToo) {
+  client_leaves_after_ = std::chrono::milliseconds(50);
+  play([](FakeSupervisor& at) {
+    tell_user(at);
+    const proto::Frame open = expect_file(at, FileOperation::kStat, "/x");
+    EXPECT_EQ(at.next(FrameType::kClose).header.stream, open.header.stream);
+  });
+  const auto answer = call("/filesystem.Filesystem/Stat", R"({"path":"/x"})");
+  EXPECT_EQ(answer->status, 0);
+  finish_script();
+}
+
+TEST_F(Filesystem, WhatTheServerCannotHoldIsRefusedForNow) {
+  may_hold_ = 5;
+  play([](FakeSupervisor&) {});
+  const auto unary = call("/filesystem.Filesystem/Stat", R"({"path":"/x"})");
+  EXPECT_EQ(unary->status, 503);
+  EXPECT_EQ(*unary->answer_json().find("code")->as_string(), "unavailable");
+  const auto streamed = stream("/filesystem.Filesystem/WatchDir", R"({"path":"/x"})");
+  EXPECT_THAT(messages(*streamed), ::testing::HasSubstr(R"("code":"unavailable")"));
+}
+
 TEST_F(Filesystem, ANewDirectoryIsItsUsers) {
   play([](FakeSupervisor& at) {
     tell_user(at);

@@ -179,10 +179,13 @@ io::Async<Status> stream_input(const Request& request, Encoding encoding) {
       if (next->flags != 0) co_return fail(Error::invalid("messages of input have no flags"));
       CO_TRY_ASSIGN(const Value event, decode_message(kStreamInputRequest, encoding, next->bytes));
       CO_TRY(co_await take_input_event(request, event, to));
+      request.exchange.let_go();
+      CO_TRY(request.exchange.hold(reader.buffered()));
       continue;
     }
     CO_TRY_ASSIGN(const std::string bytes, co_await request.exchange.read_some(64 * 1024));
     if (bytes.empty()) break;
+    CO_TRY(request.exchange.hold(bytes.size()));
     reader.feed(bytes);
   }
   if (reader.partial()) co_return fail(Error::invalid("the last message is cut off"));

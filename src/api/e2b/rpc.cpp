@@ -72,11 +72,15 @@ io::Async<Result<json::Value>> read_enveloped(const Request& request, Encoding e
     }
     CO_TRY_ASSIGN(std::string bytes, co_await request.exchange.read_some(64 * 1024));
     if (bytes.empty()) break;
+    CO_TRY(request.exchange.hold(bytes.size()));
     reader.feed(bytes);
   }
   if (!found.has_value() || reader.partial())
     co_return fail(Error::invalid("the request's message is missing or cut off"));
-  co_return decode_message(message, encoding, *found);
+  auto decoded = decode_message(message, encoding, *found);
+  // A stream lives long, and keeps little of it.
+  request.exchange.let_go();
+  co_return decoded;
 }
 
 io::Async<Status> answer_message(const Request& request, Encoding encoding,
@@ -122,6 +126,10 @@ io::Async<void> while_watched(const Request& request, io::Async<void> streaming)
   io::Async<void> either = io::race(until_gone(request.exchange), until_ended(request, ended));
   co_await io::race(std::move(streaming), std::move(either));
   if (ended) request.exchange.abort();
+}
+
+io::Async<void> while_client_stays(const Request& request, io::Async<void> work) {
+  co_await io::race(std::move(work), until_gone(request.exchange));
 }
 
 io::Async<void> while_client_waits(const Request& request, io::Async<void> work) {

@@ -56,6 +56,9 @@ class RpcAnswer {
 // killed: they ask for its health and learn that it has gone.
 io::Async<void> while_watched(const Request& request, io::Async<void> streaming);
 
+// Runs the coroutine until it ends or the client leaves.
+io::Async<void> while_client_stays(const Request& request, io::Async<void> work);
+
 // Runs the coroutine until it ends or the client leaves or its deadline comes, whichever is first.
 io::Async<void> while_client_waits(const Request& request, io::Async<void> work);
 

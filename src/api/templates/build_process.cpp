@@ -1,72 +1,54 @@
 #include "api/templates/build_process.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
-#include "base/fd.h"
-
-extern char** environ;
+#include "base/sys.h"
 
 namespace caisson::api {
 namespace {
 
 using build::JobLine;
 
-constexpr std::chrono::milliseconds kPatience{5000}, kLook{20};
+// Longer than it takes to end once it was told to.
+constexpr std::chrono::seconds kPatience{15};
+// Descriptors that go with one byte.
+constexpr std::size_t kBatch = 64;
 
-// Starts the program with `socket_fd` as its descriptor of the job and nothing else of ours but the
-// environment and standard error.
-Result<pid_t> spawn(const std::string& program, int socket_fd) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, socket_fd, build::kTemplateJobFd);
-  sigset_t none, all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  // A group of its own: a terminal's interrupt is the server's to pass on.
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  std::string name = program;
-  std::array<char*, 2> arguments = {name.data(), nullptr};
-  pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, program.c_str(), &actions, &attributes, arguments.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return fail(Error::syscall("start " + program, error));
-  return pid;
+// Blocks.
+Result<maker::Builder> start_with(maker::Host& host, const std::vector<std::string>& paths) {
+  TRY_ASSIGN(maker::Builder builder, host.start_builder());
+  std::vector<Fd> files;
+  std::vector<int> numbers;
+  for (const std::string& path : paths) {
+    Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file.valid()) return fail_errno("open the files of a build");
+    numbers.push_back(file.get());
+    files.push_back(std::move(file));
+  }
+  for (std::span<const int> rest = numbers; !rest.empty();) {
+    const auto some = rest.first(std::min(kBatch, rest.size()));
+    if (sys::send_part(builder.socket.get(), " ", some) != 1)
+      return fail_errno("hand the files of a build over");
+    rest = rest.subspan(some.size());
+  }
+  return builder;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<BuildProcess>> BuildProcess::start(io::Loop& loop,
-                                                          const std::string& program) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return fail_errno("socketpair");
-  Fd ours(ends[0]), theirs(ends[1]);
-  TRY_ASSIGN(std::unique_ptr<io::Stream> stream, io::adopt(loop, std::move(ours)));
-  TRY_ASSIGN(const pid_t pid, spawn(program, theirs.get()));
-  return std::unique_ptr<BuildProcess>(new BuildProcess(pid, std::move(stream)));
-}
-
-BuildProcess::~BuildProcess() {
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  TEMP_FAILURE_RETRY(::waitpid(pid_, nullptr, 0));
+io::Async<Result<std::unique_ptr<BuildProcess>>> BuildProcess::start(
+    io::Loop& loop, maker::Host& host, std::vector<std::string> archive_paths) {
+  auto job = [&host, paths = std::move(archive_paths)] { return start_with(host, paths); };
+  CO_TRY_ASSIGN(maker::Builder builder, co_await loop.in_pool(std::move(job)));
+  CO_TRY_ASSIGN(auto stream, io::adopt(loop, std::move(builder.socket)));
+  co_return std::unique_ptr<BuildProcess>(
+      new BuildProcess(std::move(builder.life), std::move(stream)));
 }
 
 io::Async<Status> BuildProcess::send(build::TemplateJob job) {
@@ -104,28 +86,17 @@ io::Async<Result<std::vector<JobLine>>> BuildProcess::next(io::Clock::time_point
   co_return lines;
 }
 
-void BuildProcess::terminate() {
-  if (pid_ > 0) ::kill(pid_, SIGTERM);
-}
-
-io::Async<bool> BuildProcess::has_ended(std::chrono::milliseconds patience) {
-  const auto until = io::Clock::now() + patience;
-  for (;;) {
-    if (pid_ <= 0 || ::waitpid(pid_, nullptr, WNOHANG) == pid_) {
-      pid_ = -1;
-      co_return true;
-    }
-    if (io::Clock::now() >= until) co_return false;
-    co_await io::Loop::sleep(kLook);
-  }
-}
-
 io::Async<void> BuildProcess::end() {
-  const bool by_itself = co_await has_ended(kPatience);
-  if (by_itself) co_return;
-  ::kill(pid_, SIGKILL);
-  const bool killed = co_await has_ended(kPatience);
-  if (!killed) pid_ = -1;  // held by the kernel; nothing here waits for it
+  const auto until = io::Clock::now() + kPatience;
+  std::array<char, 4096> dropped;
+  for (;;) {
+    const auto left = until - io::Clock::now();
+    if (left <= io::Clock::duration::zero()) break;
+    stream_->set_timeout(left);
+    const auto count = co_await stream_->read(dropped);
+    if (!count.has_value() || *count == 0) break;
+  }
+  terminate();
 }
 
 }  // namespace caisson::api

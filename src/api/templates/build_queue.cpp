@@ -70,8 +70,8 @@ class Said {
 }  // namespace
 
 struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
-  State(io::Loop& owner, Options chosen, BuildBook& to)
-      : loop(owner), options(std::move(chosen)), book(to), changed(owner) {}
+  State(io::Loop& owner, maker::Host& maker, Options chosen, BuildBook& to)
+      : loop(owner), host(maker), options(std::move(chosen)), book(to), changed(owner) {}
 
   struct Entry {
     Entry(io::Loop& on, BuildTask what) : task(std::move(what)), stop(on) {}
@@ -83,6 +83,7 @@ struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
   using Held = std::shared_ptr<Entry>;
 
   io::Loop& loop;
+  maker::Host& host;
   const Options options;
   BuildBook& book;
   std::deque<Held> waiting;
@@ -126,7 +127,7 @@ void BuildQueue::State::stop(Entry& entry, const std::string& reason) {
 
 io::Async<void> BuildQueue::State::run(std::shared_ptr<State> self, Held entry) {
   std::optional<JobFailed> failure = co_await self->build(*entry);
-  if (!failure.has_value() && !entry->stop.is_set() && !entry->task.recipe.start.command.empty())
+  if (!failure.has_value() && !entry->stop.is_set() && !entry->task.start.command.empty())
     failure = co_await self->try_start(*entry);
   if (entry->stop.is_set())
     failure = JobFailed{.step = failure.has_value() ? failure->step : std::string(kLastStep),
@@ -143,7 +144,7 @@ io::Async<void> BuildQueue::State::run(std::shared_ptr<State> self, Held entry) 
 }
 
 io::Async<std::optional<JobFailed>> BuildQueue::State::build(Entry& entry) {
-  auto process = BuildProcess::start(loop, options.program);
+  auto process = co_await BuildProcess::start(loop, host, entry.task.archive_paths);
   if (!process.has_value())
     co_return JobFailed{.step = "base",
                         .text = "the build cannot be started: " + process.error().message()};
@@ -216,15 +217,15 @@ io::Async<void> BuildQueue::State::write_down(Entry& entry, Said& said) {
 
 io::Async<std::optional<JobFailed>> BuildQueue::State::try_start(Entry& entry) {
   co_await say(entry, db::LogLevel::kInfo, std::string(kLastStep),
-               "starting: " + entry.task.recipe.start.command.substr(0, kMostLine));
+               "starting: " + entry.task.start.command.substr(0, kMostLine));
   Said said;
   fleet::StartOptions how{.ready_time = options.ready_time, .watch_time = options.watch_time};
   how.output = [&said](std::string_view bytes) { said.take(bytes); };
   Status done;
   auto attempt = [](State& self, Entry& of, fleet::StartOptions with, Said& words,
                     Status& into) -> io::Async<void> {
-    into = co_await fleet::try_start(self.loop, self.options.make, of.task.recipe, std::move(with),
-                                     of.stop);
+    into = co_await fleet::try_start(self.loop, self.host, of.task.recipe, of.task.start,
+                                     std::move(with), of.stop);
     words.close();
   };
   co_await io::race(attempt(*this, entry, std::move(how), said, done), write_down(entry, said));
@@ -234,8 +235,8 @@ io::Async<std::optional<JobFailed>> BuildQueue::State::try_start(Entry& entry) {
   co_return JobFailed{.step = std::string(kLastStep), .text = done.error().message()};
 }
 
-BuildQueue::BuildQueue(io::Loop& loop, Options options, BuildBook& book)
-    : state_(std::make_shared<State>(loop, std::move(options), book)) {}
+BuildQueue::BuildQueue(io::Loop& loop, maker::Host& host, Options options, BuildBook& book)
+    : state_(std::make_shared<State>(loop, host, std::move(options), book)) {}
 BuildQueue::~BuildQueue() = default;
 
 bool BuildQueue::full() const {

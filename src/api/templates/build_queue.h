@@ -15,7 +15,8 @@
 #include "base/error.h"
 #include "build/template_job.h"
 #include "db/builds.h"
-#include "fleet/pool.h"
+#include "fleet/host.h"
+#include "fleet/start_command.h"
 #include "io/loop.h"
 
 namespace caisson::api {
@@ -23,7 +24,10 @@ namespace caisson::api {
 struct BuildTask {
   std::string team, template_id, build_id;
   build::TemplateJob job;
-  fleet::Recipe recipe;  // of the sandboxes that will be made of it
+  std::vector<std::string> archive_paths;  // of the job's archives, in their order
+  // Of the sandboxes that will be made of it.
+  fleet::Recipe recipe;
+  fleet::StartCommand start;
 };
 
 // Where builds are written down.
@@ -42,14 +46,12 @@ class BuildQueue {
     std::size_t at_once = 4;
     std::size_t most = 100;  // with those that wait
     std::optional<std::chrono::milliseconds> time;
-    std::string program;  // caisson-template-builder
-    fleet::Pool::Make make = fleet::make_sandbox;
     // Of what a template starts, when it is tried.
     std::chrono::milliseconds ready_time = std::chrono::minutes(9);
     std::chrono::milliseconds watch_time = std::chrono::seconds(2);
   };
-  // The book outlives it.
-  BuildQueue(io::Loop& loop, Options options, BuildBook& book);
+  // Host and book outlive it.
+  BuildQueue(io::Loop& loop, maker::Host& host, Options options, BuildBook& book);
   ~BuildQueue();
   BuildQueue(const BuildQueue&) = delete;
   BuildQueue& operator=(const BuildQueue&) = delete;

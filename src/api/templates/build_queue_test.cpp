@@ -2,13 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "api/exchange_for_test.h"
-#include "fleet/fake_host_for_test.h"
+#include "api/templates/script_host_for_test.h"
 
 namespace caisson::api {
 namespace {
@@ -42,25 +38,12 @@ class MemoryBook final : public BuildBook {
   io::Event changed;
 };
 
-// The builder is a script that reads its job from descriptor 3 and writes there.
 class BuildQueueTest : public testing::Test {
  protected:
-  BuildQueueTest() {
-    char name[] = "/tmp/build-queue-XXXXXX";
-    VERIFY(::mkdtemp(name) != nullptr);
-    folder_ = name;
-  }
-  ~BuildQueueTest() override { std::filesystem::remove_all(folder_); }
-
   BuildQueue::Options options(const std::string& script) {
-    BuildQueue::Options made;
-    made.program = folder_ + "/builder";
-    std::ofstream(made.program) << "#!/bin/bash\nread -r job <&3\n"
-                                   "done='{\"image\":\"" +
-                                       std::string(64, 'a') + "\"}'\n"
-                                << script << "\n";
-    ::chmod(made.program.c_str(), 0755);
-    return made;
+    host_.script =
+        script.empty() ? script : "done='{\"image\":\"" + std::string(64, 'a') + "\"}'\n" + script;
+    return {};
   }
   static BuildTask task(const std::string& build, const std::string& of = "t1") {
     BuildTask made{.team = "team", .template_id = of, .build_id = build};
@@ -76,11 +59,11 @@ class BuildQueueTest : public testing::Test {
   void with_queue(BuildQueue::Options options, Body body) {
     io::Loop loop(2);
     MemoryBook book(loop);
-    BuildQueue queue(loop, std::move(options), book);
+    BuildQueue queue(loop, host_, std::move(options), book);
     run(loop, body(queue, book));
   }
 
-  std::string folder_;
+  ScriptHost host_;
 };
 
 TEST_F(BuildQueueTest, WhatItSaysAndThatItIsDoneIsWrittenDown) {
@@ -114,7 +97,7 @@ TEST_F(BuildQueueTest, AFailureIsToldWithItsStep) {
 }
 
 TEST_F(BuildQueueTest, ABuilderThatEndsOrTalksNonsenseHasFailed) {
-  for (const char* script : {"exit 1", "echo nonsense >&3; read -r never <&3", "kill -9 $$"}) {
+  for (const char* script : {"exit 1", "echo nonsense >&3; read -r never <&4", "kill -9 $$"}) {
     with_queue(options(script), [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
       queue.add(task("b1"));
       co_await ended(book, 1);
@@ -124,17 +107,31 @@ TEST_F(BuildQueueTest, ABuilderThatEndsOrTalksNonsenseHasFailed) {
 }
 
 TEST_F(BuildQueueTest, OneThatIsNotThereHasFailed) {
-  BuildQueue::Options chosen = options("");
-  chosen.program = folder_ + "/none";
-  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+  with_queue(options(""), [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     queue.add(task("b1"));
     co_await ended(book, 1);
     EXPECT_THAT(book.failures.at(0), HasSubstr("b1 base: the build cannot be started"));
   });
 }
 
+TEST_F(BuildQueueTest, FilesGoAlongWithTheJob) {
+  BuildQueue::Options chosen = options("echo \"$done\" >&3");
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    BuildTask copies = task("b1");
+    copies.job.archives = {std::string(64, 'c')};
+    copies.archive_paths = {"/bin/bash"};
+    queue.add(copies);
+    copies.build_id = "b2";
+    copies.archive_paths = {"/none"};
+    queue.add(copies);
+    co_await ended(book, 2);
+    EXPECT_THAT(book.failures, ElementsAre(HasSubstr("b2 base: the build cannot be started")));
+    EXPECT_THAT(book.done, ElementsAre("b1"));
+  });
+}
+
 TEST_F(BuildQueueTest, OneThatTakesTooLongIsEnded) {
-  BuildQueue::Options chosen = options("read -r never <&3");
+  BuildQueue::Options chosen = options("read -r never <&4");
   chosen.time = milliseconds(100);
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     queue.add(task("b1"));
@@ -145,7 +142,7 @@ TEST_F(BuildQueueTest, OneThatTakesTooLongIsEnded) {
 
 TEST_F(BuildQueueTest, OnlySoManyGoOnAtOnceAndOnlySoManyWait) {
   BuildQueue::Options chosen =
-      options("echo '{\"log\":\"began\",\"step\":\"\",\"level\":\"info\"}' >&3\nread -r never <&3");
+      options("echo '{\"log\":\"began\",\"step\":\"\",\"level\":\"info\"}' >&3\nread -r never <&4");
   chosen.at_once = 1;
   chosen.most = 2;
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
@@ -165,7 +162,7 @@ TEST_F(BuildQueueTest, OnlySoManyGoOnAtOnceAndOnlySoManyWait) {
 }
 
 TEST_F(BuildQueueTest, ClosingEndsWhatRunsAndWhatWaits) {
-  BuildQueue::Options chosen = options("trap '' TERM\nread -r never <&3");
+  BuildQueue::Options chosen = options("read -r never <&4");
   chosen.at_once = 1;
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     queue.add(task("b1"));
@@ -181,12 +178,9 @@ TEST_F(BuildQueueTest, ClosingEndsWhatRunsAndWhatWaits) {
 
 TEST_F(BuildQueueTest, WhatItStartsIsTriedAndItsFailureIsTheBuilds) {
   BuildQueue::Options chosen = options("echo \"$done\" >&3");
-  chosen.make = [](const fleet::Recipe&) -> Result<fleet::Made> {
-    return fail(Error::precondition("this host makes no sandboxes now"));
-  };
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     BuildTask starts = task("b1");
-    starts.recipe.start.command = "serve";
+    starts.start.command = "serve";
     queue.add(std::move(starts));
     co_await ended(book, 1);
     EXPECT_THAT(book.failures, ElementsAre("b1 finalize: this host makes no sandboxes now"));

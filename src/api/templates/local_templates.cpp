@@ -9,7 +9,6 @@
 #include "base/sha256.h"
 #include "db/teams.h"
 #include "image/reference.h"
-#include "image/store.h"
 #include "policy/complain.h"
 
 namespace caisson::api {
@@ -66,26 +65,12 @@ Error not_yours(std::string_view name) {
                "template " + policy::quote(name) + " is the server's; it is changed on its host");
 }
 
-// Blocks. One that is not there is removed already.
-Status remove_name(const std::string& name) {
-  TRY_ASSIGN(image::Store store, image::Store::open());
-  if (!store.contains(name)) return {};
-  return store.remove(name);
-}
-
 // Blocks: takes our names of images away where `keeps` does not want them.
-Status remove_names(
-    const std::function<bool(const std::string& name, const std::string& image)>& keeps) {
-  TRY_ASSIGN(std::optional<image::Store> store, image::Store::open_if_present());
-  if (!store.has_value()) return {};
-  TRY_ASSIGN(const auto listed, store->list());
-  for (const image::ListedImage& one : listed) {
-    const std::string name = one.reference.text();
-    if (!name.starts_with(kTemplateImages) ||
-        keeps(name, std::string(kImageId) + one.named.image_id))
-      continue;
-    TRY(store->remove(name));
-  }
+Status remove_names(maker::Host& host,
+                    const std::function<bool(const maker::NamedImage& one)>& keeps) {
+  TRY_ASSIGN(const std::vector<maker::NamedImage> all, host.template_images());
+  for (const maker::NamedImage& one : all)
+    if (!keeps(one)) TRY(host.drop_template_image(one.name));
   return {};
 }
 
@@ -107,8 +92,6 @@ BuildQueue::Options queue_options(const LocalTemplates::Parts& parts) {
   options.at_once = parts.config.builds.at_once;
   if (parts.config.builds.time_ms.has_value())
     options.time = std::chrono::milliseconds(*parts.config.builds.time_ms);
-  options.program = parts.program;
-  options.make = parts.make;
   return options;
 }
 
@@ -126,13 +109,20 @@ std::string label_of(const std::string& command) {
   return e2b::encode_label(label);
 }
 
+fleet::StartCommand start_of(const db::Build& build) {
+  if (build.start_command.empty()) return {};
+  return {.command = build.start_command,
+          .ready = build.ready_command,
+          .label = label_of(build.start_command)};
+}
+
 }  // namespace
 
 LocalTemplates::LocalTemplates(Parts parts)
     : parts_(std::move(parts)),
-      catalogue_(parts_.loop, parts_.config),
+      catalogue_(parts_.loop, parts_.host, parts_.config),
       uploads_(parts_.uploads, upload_limits(parts_.config)),
-      queue_(parts_.loop, queue_options(parts_), *this) {}
+      queue_(parts_.loop, parts_.host, queue_options(parts_), *this) {}
 
 io::Async<Status> LocalTemplates::prepare() {
   auto read = [](db::Database& database) -> Result<std::vector<std::string>> {
@@ -140,10 +130,10 @@ io::Async<Status> LocalTemplates::prepare() {
     return db::Templates(database).images_of_any_team();
   };
   CO_TRY_ASSIGN(std::vector<std::string> known, co_await parts_.database->with(std::move(read)));
-  auto clean = [uploads = uploads_, known = std::move(known)]() -> Status {
+  auto clean = [&host = parts_.host, uploads = uploads_, known = std::move(known)]() -> Status {
     TRY(uploads.prepare());
-    return remove_names([&](const std::string&, const std::string& image) {
-      return std::ranges::binary_search(known, image);
+    return remove_names(host, [&](const maker::NamedImage& one) {
+      return std::ranges::binary_search(known, one.image);
     });
   };
   co_return co_await parts_.loop.in_pool(std::move(clean));
@@ -163,11 +153,6 @@ fleet::Recipe LocalTemplates::recipe_of(const db::Build& build) const {
                        .disk_bytes = limits.disk,
                        .pids = limits.pids};
   if (build.size.disk != 0) recipe.disk_bytes = build.size.disk;
-  if (!build.start_command.empty()) {
-    recipe.start = {.command = build.start_command,
-                    .ready = build.ready_command,
-                    .label = label_of(build.start_command)};
-  }
   return recipe;
 }
 
@@ -195,7 +180,9 @@ io::Async<Result<fleet::Template>> LocalTemplates::to_make(std::string team, std
       const db::Template& found = resolved->found;
       co_return fleet::Template{.id = found.id,
                                 .alias = found.names.empty() ? "" : found.names.front(),
-                                .recipe = recipe_of(resolved->build)};
+                                .recipe = recipe_of(resolved->build),
+                                .env = {},
+                                .start = start_of(resolved->build)};
     }
   }
   co_return co_await catalogue_.to_make(std::move(name));
@@ -329,22 +316,24 @@ io::Async<Result<LocalTemplates::Base>> LocalTemplates::base_of(std::string team
   co_return base;
 }
 
-io::Async<Result<std::map<std::string, std::string>>> LocalTemplates::archives_of(
-    std::string id, const std::vector<build::TemplateStep>& steps) {
+io::Async<Status> LocalTemplates::find_archives(BuildTask& task) {
   std::set<std::string> hashes;
-  for (const build::TemplateStep& step : steps)
+  for (const build::TemplateStep& step : task.job.spec.steps)
     if (!step.files_hash.empty() && step.type == "COPY") hashes.insert(step.files_hash);
-  auto look = [uploads = uploads_, id, hashes]() -> Result<std::map<std::string, std::string>> {
-    std::map<std::string, std::string> paths;
-    for (const std::string& hash : hashes) {
-      const auto path = uploads.find(id, hash);
+  task.job.archives.assign(hashes.begin(), hashes.end());
+  auto look = [uploads = uploads_, id = task.template_id,
+               all = task.job.archives]() -> Result<std::vector<std::string>> {
+    std::vector<std::string> paths;
+    for (const std::string& hash : all) {
+      auto path = uploads.find(id, hash);
       if (!path.has_value())
         return fail(Error::invalid("steps: the files " + hash + " were not uploaded"));
-      paths[hash] = *path;
+      paths.push_back(std::move(*path));
     }
     return paths;
   };
-  co_return co_await parts_.loop.in_pool(std::move(look));
+  CO_TRY_ASSIGN(task.archive_paths, co_await parts_.loop.in_pool(std::move(look)));
+  co_return Status();
 }
 
 io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, std::string build,
@@ -360,7 +349,7 @@ io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, 
   task.job.spec.force = order.force;
   // Mistakes are told now rather than by the log.
   CO_TRY(build::plan_template(task.job.spec));
-  CO_TRY_ASSIGN(task.job.archives, co_await archives_of(id, task.job.spec.steps));
+  CO_TRY(co_await find_archives(task));
   auto start = [team, id, build, order](db::Database& database) -> Result<db::Build> {
     db::Builds builds(database);
     TRY_ASSIGN(db::Build found, builds.find(team, id, build));
@@ -372,13 +361,12 @@ io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, 
   if (queue_.full())
     co_return fail(Error::exhausted("as many builds wait as this server takes; try again later"));
   CO_TRY_ASSIGN(db::Build found, co_await parts_.database->with(std::move(start)));
-  task.job.name = std::string(kTemplateImages) + id + ":" + build;
+  task.job.name = std::string(maker::kTemplateNames) + id + ":" + build;
   task.job.cpu_milli = found.size.cpu_milli;
   task.job.memory = found.size.memory;
-  task.job.hosts = parts_.config.builds.hosts;
-  task.job.registries = parts_.config.builds.registries;
   task.job.login = std::move(order.login);
   task.recipe = recipe_of(found);
+  task.start = start_of(found);
   if (queue_.add(task)) co_return Status();
   co_await failed(std::move(task), "base", "as many builds wait as this server takes");
   co_return Status();
@@ -428,8 +416,7 @@ io::Async<void> LocalTemplates::finished(BuildTask task, std::string image) {
     co_return;
   }
   // Of a template that was removed meanwhile nobody will ask for the image.
-  auto forget = [name = task.job.name] { return remove_name(name); };
-  [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(forget));
+  co_await forget_name(std::move(task.job.name));
 }
 
 io::Async<void> LocalTemplates::failed(BuildTask task, std::string step, std::string reason) {
@@ -437,20 +424,26 @@ io::Async<void> LocalTemplates::failed(BuildTask task, std::string step, std::st
     return db::Builds(database).set_failed(build, step, reason, now_ms());
   };
   [[maybe_unused]] const Status written = co_await parts_.database->with(std::move(write));
-  auto forget = [name = task.job.name] { return remove_name(name); };
-  [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(forget));
+  co_await forget_name(std::move(task.job.name));
 }
 
 io::Async<void> LocalTemplates::forget_images(std::vector<std::string> images) {
   if (images.empty()) co_return;
-  auto remove = [images = std::move(images), names = queue_.names()] {
-    return remove_names([&](const std::string& name, const std::string& image) {
-      return std::ranges::find(images, image) == images.end() ||
-             std::ranges::find(names, name) != names.end();
+  auto remove = [&host = parts_.host, images = std::move(images), names = queue_.names()] {
+    return remove_names(host, [&](const maker::NamedImage& one) {
+      return std::ranges::find(images, one.image) == images.end() ||
+             std::ranges::find(names, one.name) != names.end();
     });
   };
   // What stays is removed when the server starts the next time.
   [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(remove));
+}
+
+io::Async<void> LocalTemplates::forget_name(std::string name) {
+  auto forget = [&host = parts_.host, name = std::move(name)] {
+    return host.drop_template_image(name);
+  };
+  [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(forget));
 }
 
 // ---- changing -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,11 +28,10 @@ class LocalTemplates final : public Templates, private BuildBook {
     io::Loop& loop;
     const policy::ServerConfig& config;
     std::shared_ptr<fleet::SharedDatabase> database;
+    maker::Host& host;
     std::string uploads;  // the folder of what clients send
-    std::string program;  // caisson-template-builder
     // The token of a place and a time to send files to, the same at every call.
     std::function<std::string(std::string_view what)> upload_token;
-    fleet::Pool::Make make = fleet::make_sandbox;
   };
   explicit LocalTemplates(Parts parts);
 
@@ -84,10 +82,11 @@ class LocalTemplates final : public Templates, private BuildBook {
     build::Provision provision = build::Provision::kYes;
   };
   io::Async<Result<Base>> base_of(std::string team, const BuildOrder& order);
-  io::Async<Result<std::map<std::string, std::string>>> archives_of(
-      std::string id, const std::vector<build::TemplateStep>& steps);
+  // Fills in what the task's steps copy.
+  io::Async<Status> find_archives(BuildTask& task);
   Result<db::BuildSize> size_of(const NewTemplate& wanted) const;
   fleet::Recipe recipe_of(const db::Build& build) const;
+  io::Async<void> forget_name(std::string name);
   // Takes the names of these images away, but those of builds that still go on.
   io::Async<void> forget_images(std::vector<std::string> images);
   std::string token_of(const std::string& id, const std::string& hash, std::int64_t expires) const;

@@ -2,13 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-
-#include <fstream>
 
 #include "api/exchange_for_test.h"
+#include "api/templates/script_host_for_test.h"
 #include "db/database_for_test.h"
-#include "image/store.h"
 
 namespace caisson::api {
 namespace {
@@ -17,23 +14,19 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Over a database and an empty store of its own; the builder is a script that says at once that it
-// is done, or that it failed where the job has a step "fail".
+// Over a database of its own and a host that is played; the builder is a script that says at once
+// that it is done, or that it failed where the job has a step "fail".
 class LocalTemplatesTest : public db::DatabaseTest {
  protected:
   LocalTemplatesTest() {
-    ::setenv("CAISSON_STATE_DIR", folder_.path().c_str(), 1);
-    const std::string builder = folder_.path() + "/builder";
-    std::ofstream(builder)
-        << "#!/bin/bash\nread -r job <&3\n"
-           "case $job in\n"
-           "*'\"fail\"'*) echo '{\"failure\":\"exit status 2\",\"step\":\"1\"}' >&3;;\n"
-           "*'\"hang\"'*) read -r never <&3;;\n"
-           "*) echo '{\"image\":\"" +
-               std::string(64, 'a') +
-               "\"}' >&3;;\n"
-               "esac\n";
-    ::chmod(builder.c_str(), 0755);
+    host_.script =
+        "case $job in\n"
+        "*'\"fail\"'*) echo '{\"failure\":\"exit status 2\",\"step\":\"1\"}' >&3;;\n"
+        "*'\"hang\"'*) read -r never <&4;;\n"
+        "*) echo '{\"image\":\"" +
+        std::string(64, 'a') +
+        "\"}' >&3;;\n"
+        "esac\n";
   }
 
   template <typename Body>
@@ -45,8 +38,8 @@ class LocalTemplatesTest : public db::DatabaseTest {
         {.loop = loop,
          .config = config_,
          .database = database,
+         .host = host_,
          .uploads = folder_.path() + "/uploads",
-         .program = folder_.path() + "/builder",
          .upload_token = [](std::string_view what) { return "token-of-" + std::string(what); }});
     auto whole = [](LocalTemplates& of, Body& inner) -> io::Async<void> {
       const Status prepared = co_await of.prepare();
@@ -84,6 +77,7 @@ class LocalTemplatesTest : public db::DatabaseTest {
     co_return co_await ended(of, team, id, build);
   }
 
+  ScriptHost host_;
   policy::ServerConfig config_;
 };
 

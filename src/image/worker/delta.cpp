@@ -18,6 +18,22 @@ Status DeltaLayer::begin_layer() {
   return writer_.make_directory(kRootNode, {.mode = root_mode_}, true);
 }
 
+Status DeltaLayer::end_layer() {
+  const std::vector<bool> there = tree_.reachable();
+  for (NodeId node = 1; node < tree_.size(); ++node) {
+    if (!there[node] || tree_.kind(node) != NodeKind::kWhiteout) continue;
+    if (!tree_.is_opaque(tree_.parent(node))) continue;
+    TRY(writer_.remove(node));
+    tree_.remove(node);
+  }
+  return {};
+}
+
+Status DeltaLayer::mark_opaque(NodeId directory) {
+  tree_.make_opaque(directory);
+  return writer_.mark_opaque(directory);
+}
+
 Result<NodeId> DeltaLayer::directory(const EntryName& name, std::string_view path) {
   if (known_ && path == known_path_) return *known_;
   NodeId at = kRootNode;
@@ -58,7 +74,7 @@ Status DeltaLayer::make_directory(const EntryName& name, const EntryAttributes& 
   }
   TRY_ASSIGN(const NodeId node, replace(name, NodeKind::kDirectory));
   TRY(writer_.make_directory(node, attributes, false));
-  return there ? writer_.mark_opaque(node) : Status();
+  return there ? mark_opaque(node) : Status();
 }
 
 Status DeltaLayer::make_symlink(const EntryName& name, std::string_view target,
@@ -121,7 +137,7 @@ Status DeltaLayer::white_out(const EntryName& name) {
     return writer_.make_whiteout(node);
   }
   // What the layer itself has of that name stands, and hides what is below; a directory must.
-  return tree_.kind(*there) == NodeKind::kDirectory ? writer_.mark_opaque(*there) : Status();
+  return tree_.kind(*there) == NodeKind::kDirectory ? mark_opaque(*there) : Status();
 }
 
 Status DeltaLayer::make_opaque(const EntryName& name) {
@@ -129,7 +145,7 @@ Status DeltaLayer::make_opaque(const EntryName& name) {
     return refuse(name, "a layer that is kept by itself cannot hide the whole root");
   }
   TRY_ASSIGN(const NodeId node, directory(name, name.path));
-  return writer_.mark_opaque(node);
+  return mark_opaque(node);
 }
 
 }  // namespace caisson::image

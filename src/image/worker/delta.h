@@ -3,10 +3,12 @@
 //
 // Nothing is known of what lies below, so a layer must say everything itself: each entry's
 // directory comes before it (its attributes hide those below), no way leads through a symbolic
-// link, a hard link's target is in the layer, and the root stays what it is. pack.h packs layers
-// so; others are refused as invalid and have to be flattened. The last of two entries of a name
-// stands; what comes in the place of a file or a mark hides all that is below, as it would in a
-// flattened tree. One thread.
+// link, a hard link's target is in the layer, and the root stays what it is. Layers that are not so
+// are refused as invalid and have to be flattened. The last of two entries of a name stands; what
+// comes in the place of a file or a mark hides all that is below, as it would in a flattened tree.
+//
+// pack.h packs layers so. It also marks no name in a directory that is not below: an overlay would
+// list that one, though nobody could open it. One thread.
 #pragma once
 
 #include <optional>
@@ -25,7 +27,9 @@ class DeltaLayer final : public LayerSink {
       : tree_(tree), writer_(writer), root_mode_(root_mode) {}
 
   Status begin_layer() override;
-  Status end_layer() override { return {}; }
+  // Takes away the marks on names in what is opaque: they hide nothing, and an overlay that has
+  // nothing to merge would show them.
+  Status end_layer() override;
 
   Status make_directory(const EntryName& name, const EntryAttributes& attributes) override;
   Status make_symlink(const EntryName& name, std::string_view target,
@@ -44,6 +48,7 @@ class DeltaLayer final : public LayerSink {
   Result<NodeId> directory(const EntryName& name, std::string_view path);
   // A new node for the entry, in place of what had its name.
   Result<NodeId> replace(const EntryName& name, NodeKind kind);
+  Status mark_opaque(NodeId directory);
 
   LayerTree& tree_;
   RootfsWriter& writer_;

@@ -50,6 +50,8 @@ class LayerTree {
   void remove(NodeId node);
   // The directory shows nothing any more that earlier layers have below it.
   void make_opaque(NodeId directory);
+  // Whether it or a directory above it was ever made so.
+  bool is_opaque(NodeId directory) const { return opaque_at(directory) != 0; }
   // This layer has (or implies) the directory.
   void touch(NodeId directory, bool mentioned);
 

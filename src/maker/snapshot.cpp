@@ -1,4 +1,4 @@
-#include "fleet/snapshot.h"
+#include "maker/snapshot.h"
 
 #include <caisson/sandbox.h>
 
@@ -11,7 +11,7 @@
 #include "image/pack.h"
 #include "image/store.h"
 
-namespace caisson::fleet {
+namespace caisson::maker {
 namespace {
 
 constexpr std::string_view kId = "sha256:";
@@ -28,13 +28,13 @@ std::string_view id_in(std::string_view image) {
 
 }  // namespace
 
-Result<std::string> take_snapshot(const std::string& host_id, const std::string& image) {
+Result<std::string> take_snapshot(const std::string& id, const std::string& image) {
   TRY_ASSIGN(image::Store store, image::Store::open());
   TRY_ASSIGN(const std::string below, store.find(image));
   TRY_ASSIGN(const image::ImageInfo info, store.info(below));
   TRY_ASSIGN(const std::string json, store.read_blob(below));
   TRY_ASSIGN(image::ImageConfig config, image::parse_image_config(json));
-  TRY_ASSIGN(Sandbox sandbox, Sandbox::connect(host_id));
+  TRY_ASSIGN(Sandbox sandbox, Sandbox::connect(id));
   image::PackedLayer packed;
   {
     TRY_ASSIGN(const image::KeptLayer layer, sandbox.hold_layer());
@@ -66,19 +66,18 @@ Status drop_snapshot(const std::string& image) {
   return {};
 }
 
-Status sweep_snapshots(const std::vector<std::string>& needed) {
+Result<std::vector<std::string>> old_snapshots() {
   TRY_ASSIGN(image::Store store, image::Store::open());
   TRY_ASSIGN(const auto images, store.list());
   const auto now = std::chrono::system_clock::now();
+  std::vector<std::string> old;
   for (const image::ListedImage& one : images) {
-    if (!one.reference.name.starts_with(kSnapshotNames)) continue;
     const auto set_at =
         std::chrono::system_clock::time_point(std::chrono::seconds(one.named.set_at));
-    if (now - set_at < kYoung) continue;
-    if (std::ranges::find(needed, std::string(kId) + one.named.image_id) != needed.end()) continue;
-    TRY(store.remove(one.reference.text()));
+    if (one.reference.name.starts_with(kSnapshotNames) && now - set_at >= kYoung)
+      old.push_back(std::string(kId) + one.named.image_id);
   }
-  return {};
+  return old;
 }
 
-}  // namespace caisson::fleet
+}  // namespace caisson::maker

@@ -1,0 +1,92 @@
+#include "api/ground.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <string>
+
+#include "api/rights.h"
+#include "db/database.h"
+#include "db/private_file.h"
+#include "io/stream.h"
+
+namespace caisson::api {
+namespace {
+
+std::string tls_folder(const policy::ServerConfig& config) {
+  return config.state_directory + "/tls";
+}
+
+std::string variables_folder(const policy::ServerConfig& config) {
+  return config.run_directory + "/served-env";
+}
+
+// Held by the one server of a folder for as long as it runs. Error: there is another one.
+Result<Fd> lock_folder(const std::string& folder) {
+  TRY_ASSIGN(const Fd directory, db::open_private_directory(folder));
+  const std::string path = folder + "/lock";
+  Fd file(::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("open " + path);
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  if (errno != EWOULDBLOCK) return fail_errno("flock " + path);
+  return fail(Error::precondition("another server uses " + folder +
+                                  "; allowed is one, or --state-dir and --run-dir of its own"));
+}
+
+// The run directory stays root's, and sandboxes are found in it by the maker alone.
+Status give_folders(const policy::ServerConfig& config, const ServerUser& user) {
+  TRY(give_folder(db::server_directory(config.state_directory), user));
+  TRY(make_passable(config.state_directory));
+  if (config.tls.dev) TRY(give_folder(tls_folder(config), user));
+  TRY(make_passable(config.run_directory.substr(0, config.run_directory.rfind('/'))));
+  TRY(make_passable(config.run_directory));
+  return give_folder(variables_folder(config), user);
+}
+
+Status check_reach(const std::string& folder) {
+  if (::access(folder.c_str(), R_OK | W_OK | X_OK) == 0) return {};
+  return fail(Error::syscall("the server's user, uid " + std::to_string(::getuid()) +
+                                 ", cannot use " + folder +
+                                 "; others must be allowed to go through what is above it",
+                             errno));
+}
+
+}  // namespace
+
+Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
+  std::optional<ServerUser> user;
+  if (::geteuid() == 0) {
+    TRY_ASSIGN(user, find_server_user(config.user));
+  }
+  const std::string state = db::server_directory(config.state_directory);
+  TRY_ASSIGN(Fd state_lock, lock_folder(state));
+  TRY_ASSIGN(Fd run_lock, lock_folder(config.run_directory));
+  // Clients are told to trust the certificate in it.
+  const std::string tls = tls_folder(config);
+  if (config.tls.dev && ::mkdir(tls.c_str(), 0755) != 0 && errno != EEXIST)
+    return fail_errno("make " + tls);
+  if (user.has_value()) TRY(give_folders(config, *user));
+  // Bound before anything is made, since that is what a second server fails at.
+  TRY_ASSIGN(Fd plain, io::bind_tcp(policy::to_string(config.listen)));
+  Fd secure;
+  if (config.tls.listen.has_value()) {
+    TRY_ASSIGN(secure, io::bind_tcp(policy::to_string(*config.tls.listen)));
+  }
+  TRY_ASSIGN(Readiness readiness, Readiness::open());
+  TRY_ASSIGN(maker::Client host, maker::Client::start(config.sandbox_group));
+  if (user.has_value()) TRY(become(*user));
+  TRY(confine_server());
+  TRY(check_reach(state));
+  if (user.has_value()) TRY(check_reach(variables_folder(config)));
+  return Ground{.locks = {std::move(state_lock), std::move(run_lock)},
+                .plain = std::move(plain),
+                .tls = std::move(secure),
+                .readiness = std::move(readiness),
+                .host = std::move(host)};
+}
+
+}  // namespace caisson::api

@@ -1,0 +1,182 @@
+#include "maker/client.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/paths.h"
+#include "base/sys.h"
+
+namespace caisson::maker {
+namespace {
+
+constexpr int kControlFd = 3;
+// Longer than a launcher may take: it says itself when something does not come about.
+constexpr timeval kPatience{60, 0};
+// Of what reads or writes an image's files, which has its own bounds.
+constexpr timeval kLongPatience{45 * 60, 0};
+
+struct SocketPair {
+  Fd ours, theirs;
+};
+
+Result<SocketPair> make_pair() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail_errno("socketpair");
+  return SocketPair{Fd(ends[0]), Fd(ends[1])};
+}
+
+Error gone() {
+  return Error::unavailable("caisson-maker, which makes sandboxes, has ended");
+}
+
+}  // namespace
+
+Result<Client> Client::start(const std::string& group) {
+  TRY_ASSIGN(const std::string path, helper_binary("caisson-maker"));
+  TRY_ASSIGN(SocketPair pair, make_pair());
+  // A socket that is 3 already would keep its flag and be closed.
+  if (pair.theirs.get() == kControlFd) {
+    pair.theirs = Fd(::fcntl(pair.theirs.get(), F_DUPFD_CLOEXEC, kControlFd + 1));
+    if (!pair.theirs.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_adddup2(&actions, pair.theirs.get(), kControlFd);
+  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, kControlFd + 1);
+  sigset_t none, all;
+  ::sigemptyset(&none);
+  ::sigfillset(&all);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+  std::string name = "caisson-maker", flag = "--group", value = group;
+  std::vector<char*> arguments = {name.data()};
+  if (!group.empty()) arguments.insert(arguments.end(), {flag.data(), value.data()});
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int failed =
+      ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (failed != 0) return fail(Error::syscall("start " + path, failed));
+  return Client(std::move(pair.ours));
+}
+
+Result<Client::Reply> Client::ask(const Request& request) {
+  const std::string bytes = encode(request);
+  // What the maker would refuse is told here, where a name may come from a client.
+  TRY(decode_request(bytes));
+  TRY_ASSIGN(SocketPair pair, make_pair());
+  const bool is_long = request.operation == Operation::kTakeSnapshot ||
+                       request.operation == Operation::kDropSnapshot ||
+                       request.operation == Operation::kDropTemplateImage;
+  const timeval& patience = is_long ? kLongPatience : kPatience;
+  if (::setsockopt(pair.ours.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
+    return fail_errno("setsockopt SO_RCVTIMEO");
+  const int descriptors[] = {pair.theirs.get()};
+  if (const auto sent = sys::send_message(control_.get(), bytes, descriptors); !sent.has_value())
+    return fail(sent.error().error_number() == EPIPE ? gone() : sent.error());
+  // So that its end is seen.
+  pair.theirs.reset();
+  Reply reply;
+  for (std::size_t all = 0;;) {
+    auto message = sys::recv_message(pair.ours.get(), kMostAnswer);
+    if (!message.has_value()) {
+      if (message.error().error_number() == EAGAIN)
+        return fail(Error(Code::kDeadlineExceeded, "caisson-maker does not answer"));
+      if (message.error().error_number() == ECONNRESET) return fail(gone());
+      return fail(std::move(message).error());
+    }
+    if (message->bytes.empty()) return fail(gone());
+    TRY_ASSIGN(Answer answer, decode_answer(message->bytes));
+    all += message->bytes.size();
+    if (all > 2 * kMostAnswers) return fail(Error(Code::kDataLoss, "an answer without end"));
+    for (std::string& text : answer.texts) reply.texts.push_back(std::move(text));
+    for (Fd& fd : message->descriptors) reply.descriptors.push_back(std::move(fd));
+    if (answer.kind == Answer::Kind::kDone) return reply;
+  }
+}
+
+Result<Made> Client::make(const Recipe& recipe) {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kMake, .recipe = recipe}));
+  if (reply.texts.size() != 4) return fail(Error(Code::kDataLoss, "a sandbox without its facts"));
+  return Made{.id = std::move(reply.texts[0]),
+              .user = std::move(reply.texts[1]),
+              .workdir = std::move(reply.texts[2]),
+              .image = std::move(reply.texts[3])};
+}
+
+Result<Fd> Client::connect(const std::string& id) {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kConnect, .name = id}));
+  if (reply.descriptors.size() != 1)
+    return fail(Error(Code::kDataLoss, "a connection without a socket"));
+  return std::move(reply.descriptors[0]);
+}
+
+Result<std::vector<std::string>> Client::kept() {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kKept}));
+  return std::move(reply.texts);
+}
+
+Status Client::find_image(const std::string& name, NamedBy who) {
+  const auto operation =
+      who == NamedBy::kOperator ? Operation::kFindImage : Operation::kFindClientsImage;
+  TRY(ask({.operation = operation, .name = name}));
+  return {};
+}
+
+Result<std::string> Client::take_snapshot(const std::string& id, const std::string& image) {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kTakeSnapshot, .name = id, .image = image}));
+  if (reply.texts.size() != 1) return fail(Error(Code::kDataLoss, "a snapshot without its image"));
+  return std::move(reply.texts[0]);
+}
+
+Result<std::vector<std::string>> Client::old_snapshots() {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kOldSnapshots}));
+  return std::move(reply.texts);
+}
+
+Status Client::drop_snapshot(const std::string& image) {
+  TRY(ask({.operation = Operation::kDropSnapshot, .name = image}));
+  return {};
+}
+
+Result<Builder> Client::start_builder() {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kStartBuilder}));
+  if (reply.descriptors.size() != 2)
+    return fail(Error(Code::kDataLoss, "a builder without its descriptors"));
+  return Builder{.socket = std::move(reply.descriptors[0]),
+                 .life = std::move(reply.descriptors[1])};
+}
+
+Result<std::vector<NamedImage>> Client::template_images() {
+  TRY_ASSIGN(const Reply reply, ask({.operation = Operation::kTemplateImages}));
+  std::vector<NamedImage> images;
+  for (std::size_t at = 0; at + 1 < reply.texts.size(); at += 2)
+    images.push_back({.name = reply.texts[at], .image = reply.texts[at + 1]});
+  return images;
+}
+
+Status Client::drop_template_image(const std::string& name) {
+  TRY(ask({.operation = Operation::kDropTemplateImage, .name = name}));
+  return {};
+}
+
+Result<std::vector<std::string>> Client::images() {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kImages}));
+  return std::move(reply.texts);
+}
+
+}  // namespace caisson::maker

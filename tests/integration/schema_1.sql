@@ -1,0 +1,105 @@
+-- The server's database as its first version made it (user_version 1): what is upgraded. It stays as it is.
+CREATE TABLE teams (
+  id TEXT PRIMARY KEY,
+  slug TEXT NOT NULL UNIQUE,
+  name TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  most_running INTEGER,
+  most_cpu_milli INTEGER,
+  most_memory INTEGER,
+  most_disk INTEGER,
+  most_lifetime_ms INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE api_keys (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams (id),
+  name TEXT NOT NULL,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  mask TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  last_used_ms INTEGER,
+  revoked_ms INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_keys_of_team ON api_keys (team_id, created_ms);
+
+CREATE TABLE sandboxes (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams (id),
+  template_id TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  image TEXT NOT NULL,
+  host_id TEXT NOT NULL,
+  user TEXT NOT NULL,
+  workdir TEXT NOT NULL,
+  secure INTEGER NOT NULL CHECK (secure IN (0, 1)),
+  state TEXT NOT NULL CHECK (state IN ('running', 'paused')),
+  started_ns INTEGER NOT NULL,
+  end_at_ms INTEGER NOT NULL,
+  timeout_ms INTEGER NOT NULL,
+  cpu_milli INTEGER NOT NULL,
+  memory INTEGER NOT NULL,
+  disk INTEGER NOT NULL,
+  metadata TEXT NOT NULL,
+  lifecycle TEXT NOT NULL,
+  network TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sandboxes_by_start ON sandboxes (team_id, started_ns, id);
+
+-- Where source_sandbox is given, the template is a snapshot of that sandbox.
+CREATE TABLE templates (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams (id),
+  source_sandbox TEXT,
+  created_ms INTEGER NOT NULL,
+  updated_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX templates_by_age ON templates (team_id, created_ms, id);
+
+CREATE TABLE template_names (
+  team_id TEXT NOT NULL REFERENCES teams (id),
+  name TEXT NOT NULL,
+  template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,
+  PRIMARY KEY (team_id, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX names_of_template ON template_names (template_id);
+
+CREATE TABLE builds (
+  id TEXT PRIMARY KEY,
+  template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,
+  status TEXT NOT NULL CHECK (status IN ('waiting', 'building', 'ready', 'error')),
+  tags TEXT NOT NULL,
+  image TEXT NOT NULL,
+  cpu_milli INTEGER NOT NULL,
+  memory INTEGER NOT NULL,
+  disk INTEGER NOT NULL,
+  start_command TEXT NOT NULL,
+  ready_command TEXT NOT NULL,
+  failure TEXT NOT NULL,
+  failure_step TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  finished_ms INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX builds_of_template ON builds (template_id, created_ms);
+CREATE INDEX builds_of_image ON builds (image);
+
+CREATE TABLE template_tags (
+  template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,
+  tag TEXT NOT NULL,
+  build_id TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE,
+  set_ms INTEGER NOT NULL,
+  PRIMARY KEY (template_id, tag)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tags_of_build ON template_tags (build_id);
+
+CREATE TABLE build_logs (
+  build_id TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE,
+  number INTEGER NOT NULL,
+  time_ms INTEGER NOT NULL,
+  level INTEGER NOT NULL CHECK (level BETWEEN 0 AND 3),
+  step TEXT NOT NULL,
+  message TEXT NOT NULL,
+  PRIMARY KEY (build_id, number)
+) STRICT, WITHOUT ROWID;
+PRAGMA application_id = 1131638321;
+PRAGMA user_version = 1;
