@@ -12,6 +12,11 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     VERIFY(plan.error().message().starts_with("plan: "));
     return 0;
   }
+  VERIFY(plan->below.size() <= caisson::wall::kMaxPlanBelow);
+  for (const auto& root : caisson::wall::image_roots(*plan)) {
+    VERIFY(root.fd < data[0]);
+    VERIFY(root.form != caisson::wall::PlanImage::kMount || root.file_fd < data[0]);
+  }
   for (const auto& grant : plan->grants) {
     VERIFY(grant.fd < data[0]);
     VERIFY(caisson::policy::target_fault(grant.to).empty());

@@ -54,6 +54,7 @@ std::string_view to_string(Limit limit);
 // control group that does not see all of it, as version 1 does not see what the kernel writes out
 // later for a program.
 enum class HeldBy : std::uint8_t { kNone = 0, kWatched = 1, kRlimit = 2, kCgroup = 3, kPartly = 4 };
+inline constexpr std::size_t kHeldKinds = 5;
 std::string_view to_string(HeldBy held);
 
 // What the command and everything that it started used. Times in microseconds; peaks are the

@@ -45,8 +45,11 @@ Result<std::string> ExecLines::take(const fleet::BoxStream::Message& message) {
       break;
   }
   TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(message.bytes));
+  if (const auto missed = fields.number_or_none(proto::Tag::kMissed); missed.has_value())
+    return flush_all() + line("missed", *missed);
   const auto pid = fields.number_or_none(proto::Tag::kStarted);
   if (!pid.has_value()) return std::string();
+  started_ = true;
   json::Value started = json::Value::object();
   started.set("pid", *pid);
   return line("started", std::move(started));
@@ -72,6 +75,8 @@ std::string ExecLines::flush_all() {
 Result<std::string> ExecLines::close(std::string_view payload) {
   ended_ = true;
   TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(payload));
+  if (started_ && !fields.has(proto::Tag::kVerdict) && !fields.has(proto::Tag::kErrorCode))
+    return flush_all() + line("goes_on", true);
   if (!fields.has(proto::Tag::kVerdict)) {
     const Error refused = fields.error().value_or(Error::internal("the command was not run"));
     return flush_all() + line("error", error_value(refused));

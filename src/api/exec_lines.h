@@ -1,11 +1,14 @@
-// What a command says and how it ends, as lines of JSON: the answer of POST /v1/sandboxes/ID/exec.
+// What a command says and how it ends, as lines of JSON: the answer of POST /v1/sandboxes/ID/exec
+// and of GET /v1/sandboxes/ID/commands/NUMBER/output.
 //
 //   {"started":{"pid":7}}
 //   {"stdout":"42\n"}            {"stderr":"/w==","encoding":"base64"}
+//   {"missed":5000}              so many bytes came faster than they were read, and are lost
 //   {"end":{"verdict":{"kind":"exited","code":0},"usage":{…},…}}
 //   {"error":{"code":"not_found","message":"…"}}        in place of end: it never ran
+//   {"goes_on":true}             in place of end: only what was kept was asked for
 //
-// The last line is an end or an error; an answer without either was cut off. Pure.
+// The last line is an end, an error or a goes_on; an answer without any was cut off. Pure.
 #pragma once
 
 #include <array>
@@ -36,7 +39,7 @@ class ExecLines {
   std::string image_;
   // The beginning of a character whose other bytes have not come yet; by channel.
   std::array<std::string, 3> partial_;
-  bool ended_ = false;
+  bool started_ = false, ended_ = false;
 };
 
 }  // namespace caisson::api

@@ -89,6 +89,23 @@ TEST(ExecLinesTest, AnEndWithoutAReasonIsAnErrorToo) {
             "{\"error\":{\"code\":\"internal\",\"message\":\"the command was not run\"}}\n");
 }
 
+TEST(ExecLinesTest, WhatIsMissingIsSaid) {
+  ExecLines lines("base");
+  EXPECT_EQ(*lines.take(data("\xc3")), "");
+  const proto::Fields fields = proto::Fields().put_u64(proto::Tag::kMissed, 5000);
+  EXPECT_EQ(*lines.take({Message::Kind::kEvent, Channel::kOut, fields.bytes()}),
+            "{\"stdout\":\"ww==\",\"encoding\":\"base64\"}\n{\"missed\":5000}\n");
+}
+
+TEST(ExecLinesTest, ACommandThatGoesOnSaysSo) {
+  ExecLines lines("base");
+  const proto::Fields started = proto::Fields().put_u32(proto::Tag::kStarted, 7);
+  EXPECT_EQ(*lines.take({Message::Kind::kEvent, Channel::kOut, started.bytes()}),
+            "{\"started\":{\"pid\":7}}\n");
+  EXPECT_EQ(*lines.take(close("")), "{\"goes_on\":true}\n");
+  EXPECT_TRUE(lines.ended());
+}
+
 TEST(ExecLinesTest, WhatIsMalformedIsAnError) {
   EXPECT_FALSE(ExecLines("base").take(close("x")).has_value());
   EXPECT_FALSE(ExecLines("base").take({Message::Kind::kEvent, Channel::kOut, "x"}).has_value());

@@ -47,12 +47,24 @@ Status give_folders(const policy::ServerConfig& config, const ServerUser& user) 
   return give_folder(variables_folder(config), user);
 }
 
-Status check_reach(const std::string& folder) {
-  if (::access(folder.c_str(), R_OK | W_OK | X_OK) == 0) return {};
+// As who this process is by now.
+Status check_reach(const std::string& path, int mode, const std::string& advice) {
+  if (::access(path.c_str(), mode) == 0) return {};
+  const int error_number = errno;
   return fail(Error::syscall("the server's user, uid " + std::to_string(::getuid()) +
-                                 ", cannot use " + folder +
-                                 "; others must be allowed to go through what is above it",
-                             errno));
+                                 ", cannot use " + path + "; " + advice,
+                             error_number));
+}
+
+Status check_reach(const policy::ServerConfig& config) {
+  const std::string folder_advice = "others must be allowed to go through what is above it";
+  for (const std::string& folder :
+       {db::server_directory(config.state_directory), variables_folder(config)})
+    TRY(check_reach(folder, R_OK | W_OK | X_OK, folder_advice));
+  // Read now, and again when they were renewed.
+  for (const std::string& file : {config.tls.certificate, config.tls.key})
+    if (!file.empty()) TRY(check_reach(file, R_OK, "it must be readable for that user"));
+  return {};
 }
 
 }  // namespace
@@ -78,10 +90,11 @@ Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
   }
   TRY_ASSIGN(Readiness readiness, Readiness::open());
   TRY_ASSIGN(maker::Client host, maker::Client::start(config.sandbox_group));
-  if (user.has_value()) TRY(become(*user));
+  if (user.has_value()) {
+    TRY(become(*user));
+    TRY(check_reach(config));
+  }
   TRY(confine_server());
-  TRY(check_reach(state));
-  if (user.has_value()) TRY(check_reach(variables_folder(config)));
   return Ground{.locks = {std::move(state_lock), std::move(run_lock)},
                 .plain = std::move(plain),
                 .tls = std::move(secure),

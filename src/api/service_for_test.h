@@ -12,6 +12,7 @@
 
 #include "api/exchange_for_test.h"
 #include "api/fleet_for_test.h"
+#include "api/responses_for_test.h"
 #include "api/service.h"
 #include "base/fd.h"
 
@@ -226,7 +227,12 @@ class ServiceFixture {
   Service& service() { return *service_; }
 
   // Handles it; what came of it is in the exchange.
-  void handle(FakeExchange& exchange) { run(loop, service_->handle(exchange)); }
+  void handle(FakeExchange& exchange) { run(loop, answer(exchange)); }
+  io::Async<void> answer(FakeExchange& exchange) {
+    co_await service_->handle(exchange);
+    note_response(service_->routes(), exchange.request().method, exchange.target().segments,
+                  exchange.status);
+  }
 
   // A request of team 1.
   FakeExchange call(std::string_view method, std::string_view target, std::string body = "") {

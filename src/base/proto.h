@@ -208,7 +208,7 @@ enum class Tag : std::uint16_t {
   // clients".
   kRequest = 169,     // CONTROL of stream 0 and the EVENT that answers: u32, the client's choice
   kDeadlineMs = 170,  // u64, Unix time; 0: none
-  kKeep = 171,        // exec OPEN: u8 1, the command survives its client
+  kKeep = 171,  // exec OPEN: u8 1, the command survives its client; 2, and the sandbox ends with it
   kLabel = 172,       // exec OPEN with kKeep: at most kMaxLabel bytes, opaque
   kCommand = 173,     // u32: the supervisor's number of a kept command
   kKeepOutput = 174,  // exec OPEN with kKeep: u32, bytes of output that are kept
@@ -222,8 +222,13 @@ enum class Tag : std::uint16_t {
   kDiskInodes = 181,
   kFrozen = 182,    // u8
   kHandouts = 183,  // what kHold hands out, as wall/handouts.h has it
+  // The commands that have ended, and what the sandbox's limits are
+  kProgram = 200,      // the program's name as it was given, at most kMaxProgram bytes
+  kEndedMs = 201,      // u64, Unix time
+  kLimitValues = 202,  // a u64 for each limit, little-endian, in Limit's order; 0: unlimited
 };
 inline constexpr std::size_t kMaxLabel = 8 * 1024;
+inline constexpr std::size_t kMaxProgram = 256;
 
 enum class FileOperation : std::uint8_t {
   kStat = 1,
@@ -285,7 +290,7 @@ enum class ControlOperation : std::uint8_t {
   kEndProcesses = 7,
   // On stream 0 from a client to the supervisor; the guest never sees them. Each is answered by an
   // EVENT on stream 0 with the same kControlOperation and kRequest, kListCommands by one for each
-  // command, which has kCommand, and a last one, which has not.
+  // command, which has kCommand, and a last one, which has not; kListVerdicts too.
   kSetDeadline = 16,
   kFreeze = 17,
   kThaw = 18,
@@ -300,6 +305,8 @@ enum class ControlOperation : std::uint8_t {
   kRelease = 23,
   // Nothing of what runs inside outlives it. With kFrozen 1 the sandbox is frozen at the end.
   kReboot = 24,
+  kLimits = 32,
+  kListVerdicts = 33,
 };
 
 // Builds a field list.

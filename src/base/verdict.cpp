@@ -11,8 +11,8 @@ constexpr std::array<std::string_view, kVerdictCount> kVerdictNames = {
 constexpr std::array<std::string_view, kLimits> kLimitNames = {
     "cpus",    "memory",   "pids",    "disk",     "inodes",      "open_files",  "output",
     "timeout", "cpu_time", "io_read", "io_write", "io_read_ops", "io_write_ops"};
-constexpr std::array<std::string_view, 5> kHeldNames = {"none", "watched", "rlimit", "cgroup",
-                                                        "partly"};
+constexpr std::array<std::string_view, kHeldKinds> kHeldNames = {"none", "watched", "rlimit",
+                                                                 "cgroup", "partly"};
 constexpr std::size_t kUsageBytes = 9 * 8;
 
 void append_number(std::string& out, std::uint64_t value, std::size_t bytes) {
@@ -54,6 +54,45 @@ std::string_view to_string(HeldBy held) {
   return kHeldNames.at(static_cast<std::size_t>(held));
 }
 
+std::string encode_refusals(std::span<const Refusal> refusals) {
+  proto::Fields fields;
+  std::size_t kept = 0;
+  for (const Refusal& refusal : refusals) {
+    if (++kept > kMaxRefusals) break;
+    std::string value;
+    append_number(value, refusal.syscall, 4);
+    append_number(value, refusal.count, 4);
+    value += std::string_view(refusal.what).substr(0, kMaxVerdictCause);
+    fields.put(proto::Tag::kRefusal, value);
+  }
+  return fields.bytes();
+}
+
+Result<std::vector<Refusal>> decode_refusals(const proto::FieldReader& fields) {
+  std::vector<Refusal> refusals;
+  for (const std::string_view value : fields.all(proto::Tag::kRefusal)) {
+    if (value.size() < 8 || value.size() > 8 + kMaxVerdictCause)
+      return fail(bad("a refusal has a wrong size"));
+    if (refusals.size() == kMaxRefusals) return fail(bad("too many refusals"));
+    refusals.push_back({.syscall = static_cast<std::uint32_t>(number_at(value, 0, 4)),
+                        .count = static_cast<std::uint32_t>(number_at(value, 4, 4)),
+                        .what = std::string(value.substr(8))});
+  }
+  return refusals;
+}
+
+Result<std::array<HeldBy, kLimits>> decode_held(const proto::FieldReader& fields) {
+  TRY_ASSIGN(const std::string_view bytes, fields.text(proto::Tag::kHeld));
+  if (bytes.size() < kLimits) return fail(bad("the list of held limits is too short"));
+  std::array<HeldBy, kLimits> held{};
+  for (std::size_t i = 0; i < kLimits; ++i) {
+    const auto by = static_cast<std::uint8_t>(bytes[i]);
+    if (by >= kHeldNames.size()) return fail(bad("a limit is held by an unknown means"));
+    held[i] = static_cast<HeldBy>(by);
+  }
+  return held;
+}
+
 std::string encode_outcome(const Outcome& outcome) {
   proto::Fields fields;
   fields.put_u8(proto::Tag::kVerdict, static_cast<std::uint8_t>(outcome.verdict));
@@ -80,16 +119,7 @@ std::string encode_outcome(const Outcome& outcome) {
   fields.put(proto::Tag::kHeld, held);
   for (const Limit limit : outcome.limits_hit)
     fields.put_u8(proto::Tag::kLimitHit, static_cast<std::uint8_t>(limit));
-  std::size_t kept = 0;
-  for (const Refusal& refusal : outcome.refusals) {
-    if (++kept > kMaxRefusals) break;
-    std::string value;
-    append_number(value, refusal.syscall, 4);
-    append_number(value, refusal.count, 4);
-    value += std::string_view(refusal.what).substr(0, kMaxVerdictCause);
-    fields.put(proto::Tag::kRefusal, value);
-  }
-  return fields.bytes();
+  return fields.bytes() + encode_refusals(outcome.refusals);
 }
 
 Result<Outcome> decode_outcome(std::string_view payload) {
@@ -123,13 +153,7 @@ Result<Outcome> decode_outcome(std::string_view payload) {
     *field = number_at(usage, offset, 8);
     offset += 8;
   }
-  TRY_ASSIGN(const std::string_view held, reader.text(proto::Tag::kHeld));
-  if (held.size() < kLimits) return fail(bad("the list of held limits is too short"));
-  for (std::size_t i = 0; i < kLimits; ++i) {
-    const auto by = static_cast<std::uint8_t>(held[i]);
-    if (by >= kHeldNames.size()) return fail(bad("a limit is held by an unknown means"));
-    outcome.held[i] = static_cast<HeldBy>(by);
-  }
+  TRY_ASSIGN(outcome.held, decode_held(reader));
   for (const std::string_view value : reader.all(proto::Tag::kLimitHit)) {
     if (value.size() != 1 || static_cast<std::uint8_t>(value[0]) >= kLimits)
       return fail(bad("an unknown limit was hit"));
@@ -138,14 +162,7 @@ Result<Outcome> decode_outcome(std::string_view payload) {
       if (seen == limit) return fail(bad("a limit is listed twice"));
     outcome.limits_hit.push_back(limit);
   }
-  for (const std::string_view value : reader.all(proto::Tag::kRefusal)) {
-    if (value.size() < 8 || value.size() > 8 + kMaxVerdictCause)
-      return fail(bad("a refusal has a wrong size"));
-    if (outcome.refusals.size() == kMaxRefusals) return fail(bad("too many refusals"));
-    outcome.refusals.push_back({.syscall = static_cast<std::uint32_t>(number_at(value, 0, 4)),
-                                .count = static_cast<std::uint32_t>(number_at(value, 4, 4)),
-                                .what = std::string(value.substr(8))});
-  }
+  TRY_ASSIGN(outcome.refusals, decode_refusals(reader));
   return outcome;
 }
 

@@ -13,8 +13,11 @@
 
 #include <caisson/result.h>
 
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/proto.h"
@@ -29,6 +32,11 @@ inline constexpr std::size_t kMaxVerdictDetail = 4096;
 // The payload of the CLOSE frame.
 std::string encode_outcome(const Outcome& outcome);
 Result<Outcome> decode_outcome(std::string_view payload);
+
+// Parts of it: kRefusal fields, the first kMaxRefusals; and kHeld.
+std::string encode_refusals(std::span<const Refusal> refusals);
+Result<std::vector<Refusal>> decode_refusals(const proto::FieldReader& fields);
+Result<std::array<HeldBy, kLimits>> decode_held(const proto::FieldReader& fields);
 
 // The outcome of a command that could not be started, as shells give it: exited 127 where there is
 // no such program (ENOENT, ENOTDIR), else 126; cause "start".

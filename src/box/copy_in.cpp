@@ -21,7 +21,7 @@ constexpr std::size_t kReadSize = 128 * 1024;
 
 class CopyIn {
  public:
-  CopyIn(FileClient& client, std::uint32_t extra_mode) : client_(client), extra_mode_(extra_mode) {}
+  CopyIn(FileAccess& client, std::uint32_t extra_mode) : client_(client), extra_mode_(extra_mode) {}
 
   Status file(int fd, const std::string& inside, const struct stat& info) {
     std::string buffer(kReadSize, '\0');
@@ -101,13 +101,13 @@ class CopyIn {
     return file(opened->get(), inside, info);
   }
 
-  FileClient& client_;
+  FileAccess& client_;
   std::uint32_t extra_mode_;
   std::size_t entries_ = 0;
   std::vector<std::pair<std::string, std::uint64_t>> directories_;  // path inside, time
 };
 
-Status copy_as(FileClient& client, const HostPath& source, const std::string& inside,
+Status copy_as(FileAccess& client, const HostPath& source, const std::string& inside,
                std::uint32_t extra_mode) {
   CopyIn copy(client, extra_mode);
   struct stat info = {};
@@ -125,24 +125,30 @@ Status copy_as(FileClient& client, const HostPath& source, const std::string& in
 
 }  // namespace
 
-Status copy_in(Connection& connection, const HostPath& source, const std::string& name,
+Status copy_in(FileAccess& files, const HostPath& source, const std::string& name,
                const std::string& inside, const std::string& user, Existing existing) {
-  FileClient client(connection, user);
+  files.set_user(user);
   std::string place = inside;
   if (!source.directory || existing == Existing::kInto) {
-    TRY_ASSIGN(const auto there, client.look(inside));
+    TRY_ASSIGN(const auto there, files.look(inside));
     if (there.has_value() && there->type == proto::FileType::kDirectory && !name.empty())
       place += (place.ends_with('/') ? "" : "/") + name;
   }
-  auto copied = copy_as(client, source, place, 0);
+  auto copied = copy_as(files, source, place, 0);
   if (copied.has_value() || copied.error().code() != Code::kPermissionDenied) return copied;
   // A folder such as /workspace can only be made by the inside root, who cannot give it away. A
   // host file that we may not read fails here again, with the same words.
-  static_cast<void>(client.settle());
-  FileClient as_root(connection, "0");
-  auto by_root = copy_as(as_root, source, place, 0777);
+  static_cast<void>(files.settle());
+  files.set_user("0");
+  auto by_root = copy_as(files, source, place, 0777);
   if (by_root.has_value() || by_root.error().code() != Code::kPermissionDenied) return by_root;
   return copied;
+}
+
+Status copy_in(Connection& connection, const HostPath& source, const std::string& name,
+               const std::string& inside, const std::string& user, Existing existing) {
+  FileClient client(connection, user);
+  return copy_in(client, source, name, inside, user, existing);
 }
 
 }  // namespace caisson::box

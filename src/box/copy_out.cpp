@@ -96,7 +96,7 @@ class PendingFile {
 
 class CopyOut {
  public:
-  CopyOut(FileClient& client, std::uint64_t most_bytes) : client_(client), left_(most_bytes) {}
+  CopyOut(FileAccess& client, std::uint64_t most_bytes) : client_(client), left_(most_bytes) {}
 
   Status file(const std::string& inside, const InsideEntry& entry, int directory_fd,
               const std::string& name) {
@@ -178,7 +178,7 @@ class CopyOut {
     return {};
   }
 
-  FileClient& client_;
+  FileAccess& client_;
   std::uint64_t left_;
 };
 
@@ -230,6 +230,12 @@ bool link_stays_inside(std::string_view target, std::size_t depth) {
 Status copy_out(Connection& connection, const std::string& inside, const HostTarget& target,
                 const std::string& user, Existing existing, std::uint64_t most_bytes) {
   FileClient client(connection, user);
+  return copy_out(client, inside, target, user, existing, most_bytes);
+}
+
+Status copy_out(FileAccess& client, const std::string& inside, const HostTarget& target,
+                const std::string& user, Existing existing, std::uint64_t most_bytes) {
+  client.set_user(user);
   TRY_ASSIGN(const auto there, client.look(inside));
   if (!there.has_value()) return fail(Error::not_found("there is no " + inside + " inside"));
   CopyOut copy(client, most_bytes);

@@ -254,7 +254,7 @@ TEST(RunExec, ACloseWithoutAVerdictAndOtherNonsenseAreErrors) {
   EXPECT_NE(fault_of([](FakeSupervisor& peer) {
               peer.hello(9, 8);
               peer.next(FrameType::kOpen);
-            }).find("protocol versions 8 to 9"),
+            }).find("versions 8 to 9"),
             std::string::npos);
   EXPECT_NE(fault_of([](FakeSupervisor& peer) {
               peer.hello();

@@ -62,7 +62,23 @@ std::string_view without_partial_character(std::string_view bytes) {
   return bytes;
 }
 
+json::Value refusals_value(std::span<const Refusal> refusals) {
+  json::Value value = json::Value::array();
+  for (const Refusal& refusal : refusals) {
+    json::Value entry = json::Value::object();
+    entry.set("syscall", refusal.syscall);
+    entry.set("what", refusal.what);
+    entry.set("count", refusal.count);
+    value.push(std::move(entry));
+  }
+  return value;
+}
+
 std::string result_line(const RunResult& result, const ResultContext& context) {
+  return json::serialize(result_value(result, context));
+}
+
+json::Value result_value(const RunResult& result, const ResultContext& context) {
   const Outcome& outcome = result.outcome;
   json::Value line = json::Value::object();
   line.set("verdict", verdict_value(outcome));
@@ -80,15 +96,7 @@ std::string result_line(const RunResult& result, const ResultContext& context) {
   json::Value hit = json::Value::array();
   for (const Limit limit : outcome.limits_hit) hit.push(to_string(limit));
   line.set("limits_hit", std::move(hit));
-  json::Value refusals = json::Value::array();
-  for (const Refusal& refusal : outcome.refusals) {
-    json::Value entry = json::Value::object();
-    entry.set("syscall", refusal.syscall);
-    entry.set("what", refusal.what);
-    entry.set("count", refusal.count);
-    refusals.push(std::move(entry));
-  }
-  line.set("refusals", std::move(refusals));
+  line.set("refusals", refusals_value(outcome.refusals));
   if (context.output == ResultContext::Output::kShown) {
     const bool cut =
         std::ranges::find(outcome.limits_hit, Limit::kOutput) != outcome.limits_hit.end() ||
@@ -102,7 +110,7 @@ std::string result_line(const RunResult& result, const ResultContext& context) {
   for (std::size_t i = 0; i < kLimits; ++i)
     held.set(to_string(static_cast<Limit>(i)), to_string(outcome.held[i]));
   line.set("held", std::move(held));
-  return json::serialize(line);
+  return line;
 }
 
 std::string error_line(const Error& error) {
@@ -199,6 +207,104 @@ Result<SandboxInfo> parse_info(std::string_view text) {
     *into = static_cast<std::uint32_t>(*found->as_integer());
   }
   return info;
+}
+
+namespace {
+
+Error no_result(std::string_view key) {
+  return Error(Code::kDataLoss, "a result's \"" + std::string(key) + "\" is missing or wrong");
+}
+
+Result<std::uint64_t> number_of(const json::Value& object, std::string_view key) {
+  const json::Value* found = object.find(key);
+  if (found != nullptr && found->as_integer() != nullptr && *found->as_integer() >= 0)
+    return static_cast<std::uint64_t>(*found->as_integer());
+  if (found != nullptr && found->as_unsigned() != nullptr) return *found->as_unsigned();
+  return fail(no_result(key));
+}
+
+Result<std::uint32_t> small_number_of(const json::Value& object, std::string_view key) {
+  TRY_ASSIGN(const std::uint64_t number, number_of(object, key));
+  if (!std::in_range<std::uint32_t>(number)) return fail(no_result(key));
+  return static_cast<std::uint32_t>(number);
+}
+
+std::string text_or_empty(const json::Value& object, std::string_view key) {
+  const json::Value* found = object.find(key);
+  return found != nullptr && found->as_string() != nullptr ? *found->as_string() : "";
+}
+
+// The enumerator of that name; `count`: how many there are.
+template <typename Enum>
+Result<Enum> named(std::string_view text, std::size_t count, std::string_view key) {
+  for (std::size_t at = 0; at < count; ++at)
+    if (to_string(static_cast<Enum>(at)) == text) return static_cast<Enum>(at);
+  return fail(no_result(key));
+}
+
+Result<const json::Value*> part_of(const json::Value& object, std::string_view key) {
+  const json::Value* found = object.find(key);
+  if (found == nullptr) return fail(no_result(key));
+  return found;
+}
+
+Status read_verdict(const json::Value& verdict, Outcome& outcome) {
+  TRY_ASSIGN(outcome.verdict,
+             named<Verdict>(text_or_empty(verdict, "kind"), kVerdictCount, "kind"));
+  if (outcome.verdict == Verdict::kExited) {
+    TRY_ASSIGN(outcome.exit_code, small_number_of(verdict, "code"));
+  }
+  if (outcome.verdict == Verdict::kSignaled) {
+    TRY_ASSIGN(outcome.signal, small_number_of(verdict, "signal"));
+  }
+  const json::Value* dumped = verdict.find("core_dumped");
+  outcome.core_dumped = dumped != nullptr && dumped->as_bool() != nullptr && *dumped->as_bool();
+  outcome.cause = text_or_empty(verdict, "cause");
+  // Where nobody gave a sentence, the one of the verdict's kind stands there; it is made anew.
+  if (const std::string text = text_or_empty(verdict, "message"); text != verdict_sentence(outcome))
+    outcome.detail = text;
+  return {};
+}
+
+}  // namespace
+
+Result<Outcome> outcome_of(const json::Value& result) {
+  Outcome outcome;
+  TRY_ASSIGN(const json::Value* const verdict, part_of(result, "verdict"));
+  TRY(read_verdict(*verdict, outcome));
+  TRY_ASSIGN(const json::Value* const usage, part_of(result, "usage"));
+  for (const auto& [key, into] : {std::pair{"elapsed_us", &ExecUsage::elapsed_us},
+                                  {"user_us", &ExecUsage::user_us},
+                                  {"system_us", &ExecUsage::system_us},
+                                  {"memory_peak", &ExecUsage::memory_peak},
+                                  {"bytes_written", &ExecUsage::bytes_written},
+                                  {"pids_peak", &ExecUsage::pids_peak},
+                                  {"bytes_out", &ExecUsage::bytes_out},
+                                  {"io_read_bytes", &ExecUsage::io_read_bytes},
+                                  {"io_write_bytes", &ExecUsage::io_write_bytes}}) {
+    TRY_ASSIGN(outcome.usage.*into, number_of(*usage, key));
+  }
+  TRY_ASSIGN(const json::Value* const hit, part_of(result, "limits_hit"));
+  TRY_ASSIGN(const json::Value* const refusals, part_of(result, "refusals"));
+  TRY_ASSIGN(const json::Value* const held, part_of(result, "held"));
+  if (hit->as_array() == nullptr || refusals->as_array() == nullptr)
+    return fail(no_result("limits_hit"));
+  for (const json::Value& limit : *hit->as_array()) {
+    const std::string* name = limit.as_string();
+    TRY_ASSIGN(const Limit one, named<Limit>(name == nullptr ? "" : *name, kLimits, "limits_hit"));
+    outcome.limits_hit.push_back(one);
+  }
+  for (const json::Value& entry : *refusals->as_array()) {
+    Refusal refusal{.what = text_or_empty(entry, "what")};
+    TRY_ASSIGN(refusal.syscall, small_number_of(entry, "syscall"));
+    TRY_ASSIGN(refusal.count, small_number_of(entry, "count"));
+    outcome.refusals.push_back(std::move(refusal));
+  }
+  for (std::size_t at = 0; at < kLimits; ++at) {
+    const std::string_view limit = to_string(static_cast<Limit>(at));
+    TRY_ASSIGN(outcome.held[at], named<HeldBy>(text_or_empty(*held, limit), kHeldKinds, limit));
+  }
+  return outcome;
 }
 
 std::string verdict_sentence(const Outcome& outcome) {

@@ -11,6 +11,7 @@
 #include <caisson/result.h>
 #include <caisson/sandbox.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,10 @@ struct ResultContext {
 };
 // One line, without the line break.
 std::string result_line(const RunResult& result, const ResultContext& context);
+json::Value result_value(const RunResult& result, const ResultContext& context);
+json::Value refusals_value(std::span<const Refusal> refusals);
+// The outcome of a result_value() that a server gave. Error: data_loss, where it is none.
+Result<Outcome> outcome_of(const json::Value& result);
 // The same for a failure of our own before a command could run.
 std::string error_line(const Error& error);
 

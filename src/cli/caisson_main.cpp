@@ -12,5 +12,5 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
   const std::span<char* const> arguments(argv + (argc > 0 ? 1 : 0),
                                          static_cast<std::size_t>(argc > 0 ? argc - 1 : 0));
-  return caisson::cli::run_command_line(arguments);
+  return caisson::cli::run_command_line(arguments, caisson::cli::local_host_or_remote);
 }

@@ -10,34 +10,38 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<CommandEntry, 28> kCommands = {{{&kRunTable, run_run},
-                                                     {&kShellTable, run_shell},
-                                                     {&kExecTable, run_exec},
-                                                     {&kPsTable, run_ps},
-                                                     {&kLogsTable, run_logs},
-                                                     {&kKillTable, run_kill},
-                                                     {&kPauseTable, run_pause},
-                                                     {&kResumeTable, run_resume},
-                                                     {&kCpTable, run_cp},
-                                                     {&kImagePullTable, run_image_pull},
-                                                     {&kImageImportTable, run_image_import},
-                                                     {&kImageExportTable, run_image_export},
-                                                     {&kImageBuildTable, run_image_build},
-                                                     {&kImageLsTable, run_image_ls},
-                                                     {&kImageInspectTable, run_image_inspect},
-                                                     {&kImageTagTable, run_image_tag},
-                                                     {&kImageRmTable, run_image_rm},
-                                                     {&kImageGcTable, run_image_gc},
-                                                     {&kKeyCreateTable, run_key_create},
-                                                     {&kKeyLsTable, run_key_ls},
-                                                     {&kKeyRmTable, run_key_rm},
-                                                     {&kTeamCreateTable, run_team_create},
-                                                     {&kTeamLsTable, run_team_ls},
-                                                     {&kTeamSetTable, run_team_set},
-                                                     {&kServeTable, run_serve},
-                                                     {&kDoctorTable, run_doctor},
-                                                     {&kCompletionTable, run_completion},
-                                                     {&kManTable, run_man}}};
+using Sweep = CommandEntry::Sweep;
+
+constexpr std::array<CommandEntry, 28> kCommands = {{
+    {.table = &kRunTable, .run_on = run_run, .sweep = Sweep::kNo},
+    {.table = &kShellTable, .run_on = run_shell, .sweep = Sweep::kNo},
+    {.table = &kExecTable, .run_on = run_exec},
+    {.table = &kPsTable, .run_on = run_ps},
+    {.table = &kLogsTable, .run_on = run_logs},
+    {.table = &kKillTable, .run_on = run_kill},
+    {.table = &kPauseTable, .run_on = run_pause},
+    {.table = &kResumeTable, .run_on = run_resume},
+    {.table = &kCpTable, .run_on = run_cp},
+    {.table = &kImagePullTable, .run = run_image_pull},
+    {.table = &kImageImportTable, .run = run_image_import},
+    {.table = &kImageExportTable, .run = run_image_export},
+    {.table = &kImageBuildTable, .run = run_image_build},
+    {.table = &kImageLsTable, .run = run_image_ls},
+    {.table = &kImageInspectTable, .run = run_image_inspect},
+    {.table = &kImageTagTable, .run = run_image_tag},
+    {.table = &kImageRmTable, .run = run_image_rm},
+    {.table = &kImageGcTable, .run = run_image_gc},
+    {.table = &kKeyCreateTable, .run = run_key_create},
+    {.table = &kKeyLsTable, .run = run_key_ls},
+    {.table = &kKeyRmTable, .run = run_key_rm},
+    {.table = &kTeamCreateTable, .run = run_team_create},
+    {.table = &kTeamLsTable, .run = run_team_ls},
+    {.table = &kTeamSetTable, .run = run_team_set},
+    {.table = &kServeTable, .run = run_serve},
+    {.table = &kDoctorTable, .run = run_doctor},
+    {.table = &kCompletionTable, .run = run_completion, .sweep = Sweep::kNo},
+    {.table = &kManTable, .run = run_man, .sweep = Sweep::kNo},
+}};
 
 constexpr std::array<const CommandTable*, kCommands.size()> kTables = [] {
   std::array<const CommandTable*, kCommands.size()> tables = {};
@@ -88,7 +92,7 @@ std::span<const CommandTable* const> all_tables() {
   return kTables;
 }
 
-int run_command_line(std::span<char* const> arguments) {
+int run_command_line(std::span<char* const> arguments, HostMaker make_host) {
   if (arguments.empty()) {
     write_all(2, overview_text(kTables));
     return kExitOwnError;
@@ -111,11 +115,15 @@ int run_command_line(std::span<char* const> arguments) {
       write_all(1, help_text(*entry.table));
       return 0;
     }
-    // run and shell start a launcher, which sweeps by itself.
-    if (entry.run != run_run && entry.run != run_shell && entry.run != run_completion &&
-        entry.run != run_man)
-      box::sweep_dead();
-    return entry.run(*parsed);
+    const bool sweeps = entry.sweep == Sweep::kBefore;
+    if (entry.run_on == nullptr) {
+      if (sweeps) box::sweep_dead();
+      return entry.run(*parsed);
+    }
+    const auto host = make_host(arguments, *parsed);
+    if (!host.has_value()) return say_error(host.error());
+    if (sweeps) (*host)->sweep();
+    return entry.run_on(*parsed, **host);
   }
   return unknown_command(arguments);
 }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interactive.h"
 #include "cli/messages.h"
+#include "cli/server_options.h"
 #include "cli/terminal.h"
 #include "policy/inside_path.h"
 #include "policy/syntax.h"
@@ -31,7 +32,7 @@ constexpr std::array<Option, 6> kOptions = {{
     {.name = "--workdir", .letter = 'w', .value = "PATH", .help = "Start in PATH, inside."},
     {.name = "--json", .help = "Print one line of JSON instead of the output."},
 }};
-constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kOptions}}};
+constexpr std::array<OptionGroup, 2> kGroups = {{{"Options", kOptions}, kServerGroup}};
 constexpr std::array<Example, 2> kExamples = {{
     {"caisson exec abcdefgh -- ps aux", "list its processes"},
     {"caisson exec -t abcdefgh -- bash", "a shell in it"},
@@ -77,7 +78,7 @@ constinit const CommandTable kExecTable = {
     .trailing = true,
     .complete = Complete::kSandbox};
 
-int run_exec(const Parsed& parsed) {
+int run_exec(const Parsed& parsed, Host& host) {
   std::span<const std::string> rest(parsed.arguments);
   if (rest.empty()) {
     say("no sandbox given; caisson exec ID -- PROGRAM [ARGUMENT...]");
@@ -102,9 +103,9 @@ int run_exec(const Parsed& parsed) {
   auto session = Session::create();
   if (!session.has_value()) return say_error(session.error());
   session->listen();
-  auto sandbox = Sandbox::connect(id);
+  auto sandbox = host.connect(id);
   if (!sandbox.has_value()) return say_error(sandbox.error());
-  if (terminal) return run_on_terminal(*sandbox, std::move(command), *session);
+  if (terminal) return run_on_terminal(**sandbox, std::move(command), *session);
   if (::isatty(0) != 1 || parsed.has("--interactive")) command.input_fd = 0;
   Output out(1, Escapes::kFilterOnTerminal), err(2, Escapes::kFilterOnTerminal);
   RunOptions options;
@@ -114,7 +115,7 @@ int run_exec(const Parsed& parsed) {
     options.on_output = [&](OutputChannel channel, std::string_view bytes) {
       return (channel == OutputChannel::kStdout ? out : err).write(bytes);
     };
-  const auto result = sandbox->run(command, options);
+  const auto result = (*sandbox)->run(command, options);
   out.finish();
   err.finish();
   if (!result.has_value()) {
@@ -122,8 +123,8 @@ int run_exec(const Parsed& parsed) {
     return say_error(result.error());
   }
   if (json)
-    write_all(1, box::result_line(*result,
-                                  {.wall = sandbox->info().wall, .image = sandbox->info().image}) +
+    write_all(1, box::result_line(*result, {.wall = (*sandbox)->info().wall,
+                                            .image = (*sandbox)->info().image}) +
                      "\n");
   if (out.reader_gone()) return kExitReaderGone;
   const std::string sentence = box::verdict_sentence(result->outcome);

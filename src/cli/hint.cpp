@@ -42,7 +42,7 @@ std::string named_file(const std::string& argument) {
 
 }  // namespace
 
-std::string invisible_file_hint(const policy::SpecValues& spec) {
+std::string invisible_file_hint(const policy::SpecValues& spec, std::string_view option) {
   for (const std::string& argument : spec.command) {
     const std::string name = named_file(argument);
     struct stat info = {};
@@ -57,8 +57,8 @@ std::string invisible_file_hint(const policy::SpecValues& spec) {
     const std::string grant = below_here              ? "."
                               : S_ISDIR(info.st_mode) ? path
                                                       : path.substr(0, path.rfind('/'));
-    return "'" + name + "' is a file of this host that the sandbox could not see: add --ro " +
-           (grant.empty() ? path : grant);
+    return "'" + name + "' is a file of this host that the sandbox could not see: add " +
+           std::string(option) + " " + (grant.empty() ? path : grant);
   }
   return "";
 }

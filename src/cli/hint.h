@@ -5,10 +5,12 @@
 #include <caisson/spec.h>
 
 #include <string>
+#include <string_view>
 
 namespace caisson::cli {
 
 // Empty where no argument does. Looks at names alone, opens nothing.
-std::string invisible_file_hint(const policy::SpecValues& spec);
+// `option`: the one that it advises.
+std::string invisible_file_hint(const policy::SpecValues& spec, std::string_view option);
 
 }  // namespace caisson::cli

@@ -30,7 +30,7 @@ class HintTest : public testing::Test {
     policy::SpecValues spec;
     spec.command = std::move(command);
     spec.grants = std::move(grants);
-    return invisible_file_hint(spec);
+    return invisible_file_hint(spec, "--ro");
   }
   std::string folder_;
   std::filesystem::path before_;

@@ -31,7 +31,7 @@ std::vector<std::string> shell_program() {
   return {"/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"};
 }
 
-int run_on_terminal(Sandbox& sandbox, Command command, Session& session) {
+int run_on_terminal(HostedSandbox& sandbox, Command command, Session& session) {
   command.env.emplace("TERM", terminal_name());
   command.terminal = terminal_size(0);
   command.input_fd = 0;

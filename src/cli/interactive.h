@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/host.h"
 #include "cli/terminal.h"
 
 namespace caisson::cli {
@@ -15,6 +16,6 @@ std::vector<std::string> shell_program();
 
 // Runs it with a terminal inside, ours in raw mode meanwhile; says the verdict; returns the exit
 // status. Only TERM of the caller's variables is passed on, where it is a plain word.
-int run_on_terminal(Sandbox& sandbox, Command command, Session& session);
+int run_on_terminal(HostedSandbox& sandbox, Command command, Session& session);
 
 }  // namespace caisson::cli

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/messages.h"
+#include "cli/server_options.h"
 
 namespace caisson::cli {
 namespace {
@@ -13,13 +14,13 @@ namespace {
 constexpr std::array<Option, 1> kOptions = {{
     {.name = "--all", .letter = 'a', .help = "End every sandbox of this user."},
 }};
-constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kOptions}}};
+constexpr std::array<OptionGroup, 2> kGroups = {{{"Options", kOptions}, kServerGroup}};
 constexpr std::array<Example, 1> kExamples = {
     {{"caisson kill abcdefgh", "end it, with everything that runs in it"}}};
 
-Status end_sandbox(const std::string& id) {
-  TRY_ASSIGN(Sandbox sandbox, Sandbox::connect(id));
-  return sandbox.end();
+Status end_sandbox(Host& host, const std::string& id) {
+  TRY_ASSIGN(const std::unique_ptr<HostedSandbox> sandbox, host.connect(id));
+  return sandbox->end();
 }
 
 }  // namespace
@@ -33,7 +34,7 @@ constinit const CommandTable kKillTable = {
     .examples = kExamples,
     .complete = Complete::kSandbox};
 
-int run_kill(const Parsed& parsed) {
+int run_kill(const Parsed& parsed, Host& host) {
   std::vector<std::string> ids = parsed.arguments;
   const bool all = parsed.has("--all");
   if (ids.empty() != all) {
@@ -42,13 +43,13 @@ int run_kill(const Parsed& parsed) {
     return kExitOwnError;
   }
   if (all) {
-    const auto list = Sandbox::list();
+    const auto list = host.list();
     if (!list.has_value()) return say_error(list.error());
     for (const SandboxInfo& info : *list) ids.push_back(info.id);
   }
   int status = 0;
   for (const std::string& id : ids) {
-    const auto ended = end_sandbox(id);
+    const auto ended = end_sandbox(host, id);
     // With --all, one that ended by itself meanwhile is as wished.
     if (!ended.has_value() && !(all && ended.error().code() == Code::kNotFound))
       status = say_error(ended.error());

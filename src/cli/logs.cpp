@@ -5,6 +5,7 @@
 #include "box/result_json.h"
 #include "cli/commands.h"
 #include "cli/messages.h"
+#include "cli/server_options.h"
 #include "cli/terminal.h"
 
 namespace caisson::cli {
@@ -16,7 +17,7 @@ constexpr std::array<Option, 1> kOptions = {{
      .help = "Go on until the command ends; the exit status is "
              "then the command's, as caisson run gives it."},
 }};
-constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kOptions}}};
+constexpr std::array<OptionGroup, 2> kGroups = {{{"Options", kOptions}, kServerGroup}};
 constexpr std::array<Example, 1> kExamples = {
     {{"caisson logs -f abcdefgh", "watch it until it ends"}}};
 
@@ -33,14 +34,14 @@ constinit const CommandTable kLogsTable = {
     .examples = kExamples,
     .complete = Complete::kSandbox};
 
-int run_logs(const Parsed& parsed) {
+int run_logs(const Parsed& parsed, Host& host) {
   if (parsed.arguments.size() != 1) {
     say("one sandbox is needed; caisson logs ID");
     return kExitOwnError;
   }
   auto session = Session::create();
   if (!session.has_value()) return say_error(session.error());
-  auto sandbox = Sandbox::connect(parsed.arguments[0]);
+  auto sandbox = host.connect(parsed.arguments[0]);
   if (!sandbox.has_value()) return say_error(sandbox.error());
   Output out(1, Escapes::kFilterOnTerminal), err(2, Escapes::kFilterOnTerminal);
   RunOptions options;
@@ -54,7 +55,7 @@ int run_logs(const Parsed& parsed) {
   };
   const bool follow = parsed.has("--follow");
   const auto outcome =
-      sandbox->attach(follow ? Sandbox::Follow::kYes : Sandbox::Follow::kNo, options);
+      (*sandbox)->attach(follow ? Sandbox::Follow::kYes : Sandbox::Follow::kNo, options);
   out.finish();
   err.finish();
   if (out.reader_gone()) return kExitReaderGone;

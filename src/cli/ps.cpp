@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "box/result_json.h"
 #include "cli/commands.h"
 #include "cli/messages.h"
+#include "cli/server_options.h"
 #include "cli/table.h"
 
 namespace caisson::cli {
@@ -18,7 +18,7 @@ constexpr std::array<Option, 2> kOptions = {{
     {.name = "--json", .help = "Print one line of JSON: a list."},
     {.name = "--quiet", .letter = 'q', .help = "Print ids alone."},
 }};
-constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kOptions}}};
+constexpr std::array<OptionGroup, 2> kGroups = {{{"Options", kOptions}, kServerGroup}};
 constexpr std::array<Example, 1> kExamples = {
     {{"caisson ps", "what runs, since when, and how long it still may"}}};
 constexpr std::size_t kMostCommand = 60;
@@ -59,16 +59,16 @@ constinit const CommandTable kPsTable = {
     .groups = kGroups,
     .examples = kExamples};
 
-int run_ps(const Parsed& parsed) {
+int run_ps(const Parsed& parsed, Host& host) {
   if (!parsed.arguments.empty()) {
     say("caisson ps takes no arguments, '" + parsed.arguments[0] + "' was given");
     return kExitOwnError;
   }
-  const auto list = Sandbox::list();
+  const auto list = host.list();
   if (!list.has_value()) return say_error(list.error());
   if (parsed.has("--json")) {
     json::Value all = json::Value::array();
-    for (const SandboxInfo& info : *list) all.push(box::info_value(info));
+    for (const SandboxInfo& info : *list) all.push(host.shown(info));
     write_all(1, json::serialize(all) + "\n");
     return 0;
   }

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/hint.h"
 #include "cli/messages.h"
+#include "cli/server_options.h"
 #include "cli/spec_options.h"
 #include "cli/terminal.h"
 #include "policy/document.h"
@@ -50,9 +51,10 @@ constexpr std::array<Option, 8> kOwnOptions = {{
      .help = "Read the program's input from FILE.",
      .complete = Complete::kFile},
 }};
-constexpr std::array<OptionGroup, 3> kGroups = {{{"What it may see and be", kAccessOptions},
+constexpr std::array<OptionGroup, 4> kGroups = {{{"What it may see and be", kAccessOptions},
                                                  {"Limits", kLimitOptions},
-                                                 {"The run", kOwnOptions}}};
+                                                 {"The run", kOwnOptions},
+                                                 kServerGroup}};
 constexpr std::array<Example, 5> kExamples = {{
     {"caisson run --ro . -- python3 script.py",
      "run a script that can read this folder and touch "
@@ -102,10 +104,11 @@ int input_descriptor(const Parsed& parsed, const Fd& file) {
   return 0;
 }
 
-int run_detached(const SandboxSpec& spec, const Command& command, Sandbox::Begun begun,
+int run_detached(Host& host, const SandboxSpec& spec, const Command& command,
                  const Report& report) {
-  auto sandbox = Sandbox::create(spec, {.life = Life::kMainCommand, .begun = &begun});
-  if (!sandbox.has_value()) return fail_run(sandbox.error(), report);
+  auto created = host.create(spec, {.life = Life::kMainCommand});
+  if (!created.has_value()) return fail_run(created.error(), report);
+  const std::unique_ptr<HostedSandbox> sandbox = std::move(*created);
   for (const std::string& remark : sandbox->notes()) note(remark);
   auto ended = sandbox->start(command);
   if (!ended.has_value()) {
@@ -122,7 +125,7 @@ int run_detached(const SandboxSpec& spec, const Command& command, Sandbox::Begun
     }
   }
   if (report.json) {
-    write_all(1, json::serialize(box::info_value(sandbox->info())) + "\n");
+    write_all(1, json::serialize(host.shown(sandbox->info())) + "\n");
   } else {
     write_all(1, sandbox->info().id + "\n");
   }
@@ -130,7 +133,7 @@ int run_detached(const SandboxSpec& spec, const Command& command, Sandbox::Begun
 }
 
 // Brings the results home. A program that failed has seldom made them, so then it is a remark.
-int fetch_results(Sandbox& sandbox, const Outcome& outcome, int status) {
+int fetch_results(HostedSandbox& sandbox, const Outcome& outcome, int status) {
   if (outcome.verdict == Verdict::kCancelled || outcome.verdict == Verdict::kSandboxError)
     return status;
   const auto fetched = sandbox.fetch_outputs();
@@ -139,14 +142,14 @@ int fetch_results(Sandbox& sandbox, const Outcome& outcome, int status) {
   return status == 0 ? kExitOwnError : status;
 }
 
-int run_attached(const SandboxSpec& spec, const Command& command, Sandbox::Begun begun,
+int run_attached(Host& host, const SandboxSpec& spec, const Command& command,
                  const Report& report) {
   auto session = Session::create();
   if (!session.has_value()) return fail_run(session.error(), report);
   session->listen();
-  auto sandbox =
-      Sandbox::create(spec, {.begun = &begun, .first_command = &command, .only_command = true});
-  if (!sandbox.has_value()) return fail_run(sandbox.error(), report);
+  auto created = host.create(spec, {.first_command = &command, .only_command = true});
+  if (!created.has_value()) return fail_run(created.error(), report);
+  const std::unique_ptr<HostedSandbox> sandbox = std::move(*created);
   for (const std::string& remark : sandbox->notes()) note(remark);
   Output out(1, Escapes::kFilterOnTerminal), err(2, Escapes::kFilterOnTerminal);
   RunOptions options;
@@ -178,7 +181,9 @@ int run_attached(const SandboxSpec& spec, const Command& command, Sandbox::Begun
     const std::string sentence = box::verdict_sentence(result->outcome);
     if (!sentence.empty()) say(sentence);
     if (status != 0)
-      if (const std::string hint = invisible_file_hint(spec.values()); !hint.empty()) say(hint);
+      if (const std::string hint = invisible_file_hint(spec.values(), host.grant_option());
+          !hint.empty())
+        say(hint);
   }
   if (!closed.has_value()) say(closed.error().message());
   return status;
@@ -204,7 +209,7 @@ constinit const CommandTable kRunTable = {
     .trailing = true,
     .complete = Complete::kFile};
 
-int run_run(const Parsed& parsed) {
+int run_run(const Parsed& parsed, Host& host) {
   Report report;
   report.json = parsed.has("--json");
   report.quiet = parsed.has("--quiet");
@@ -214,12 +219,8 @@ int run_run(const Parsed& parsed) {
       return fail_run(Error::syscall("--verdict-file '" + path + "'", errno), report);
   }
   const bool prints = parsed.has("--print-spec");
-  // What every sandbox needs is claimed while the options are looked at. Where it fails, create()
-  // fails in the same way later and says so.
-  Sandbox::Begun begun;
-  if (!prints) {
-    if (auto started = Sandbox::begin(); started.has_value()) begun = std::move(*started);
-  }
+  // What every sandbox needs is claimed while the options are looked at.
+  if (!prints) host.begin();
   auto spec = spec_from(parsed, {});
   if (!spec.has_value()) return fail_run(spec.error(), report);
   if (prints) {
@@ -233,13 +234,13 @@ int run_run(const Parsed& parsed) {
   command.from_image = true;
   if (!parsed.has("--detach")) {
     command.input_fd = input_descriptor(parsed, *input);
-    return run_attached(*spec, command, std::move(begun), report);
+    return run_attached(host, *spec, command, report);
   }
   if (!(*spec)->outputs.empty())
     return fail_run(Error::invalid("--out and --detach: results are fetched when a command ends, "
                                    "and nobody waits for this one; use 'caisson cp'"),
                     report);
-  return run_detached(*spec, command, std::move(begun), report);
+  return run_detached(host, *spec, command, report);
 }
 
 }  // namespace caisson::cli

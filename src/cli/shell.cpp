@@ -9,13 +9,14 @@
 #include "cli/commands.h"
 #include "cli/interactive.h"
 #include "cli/messages.h"
+#include "cli/server_options.h"
 #include "cli/spec_options.h"
 
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<OptionGroup, 2> kGroups = {
-    {{"What it may see and be", kAccessOptions}, {"Limits", kLimitOptions}}};
+constexpr std::array<OptionGroup, 3> kGroups = {
+    {{"What it may see and be", kAccessOptions}, {"Limits", kLimitOptions}, kServerGroup}};
 constexpr std::array<Example, 2> kExamples = {{
     {"caisson shell --ro .", "look around in a sandbox that can read this folder"},
     {"caisson shell --image base --privileges sudo", "a shell in which sudo works, inside only"},
@@ -42,7 +43,7 @@ constinit const CommandTable kShellTable = {
     .trailing = true,
     .complete = Complete::kFile};
 
-int run_shell(const Parsed& parsed) {
+int run_shell(const Parsed& parsed, Host& host) {
   if (::isatty(0) != 1 || ::isatty(1) != 1) {
     say("caisson shell needs a terminal; use 'caisson run' in a pipe");
     return kExitOwnError;
@@ -56,14 +57,14 @@ int run_shell(const Parsed& parsed) {
   auto session = Session::create();
   if (!session.has_value()) return say_error(session.error());
   session->listen();
-  auto sandbox = Sandbox::create(*spec);
+  auto sandbox = host.create(*spec, {});
   if (!sandbox.has_value()) return say_error(sandbox.error());
-  for (const std::string& remark : sandbox->notes()) note(remark);
+  for (const std::string& remark : (*sandbox)->notes()) note(remark);
   Command command;
   command.arguments = (*spec)->command;
   if (command.arguments.empty()) command.arguments = shell_program();
-  const int status = run_on_terminal(*sandbox, std::move(command), *session);
-  if (const auto closed = sandbox->close(); !closed.has_value()) say(closed.error().message());
+  const int status = run_on_terminal(**sandbox, std::move(command), *session);
+  if (const auto closed = (*sandbox)->close(); !closed.has_value()) say(closed.error().message());
   return status;
 }
 

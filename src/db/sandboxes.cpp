@@ -122,12 +122,16 @@ Status Sandboxes::allow_one_more(std::string_view team_id,
                                " running sandboxes; allowed are " + std::to_string(*most_running)));
 }
 
-Status Sandboxes::write(const SandboxRow& row, Sql statement) {
+Status Sandboxes::check(const SandboxRow& row) {
   TRY(check_metadata(row.metadata));
-  const std::string metadata = to_json(row.metadata);
-  TRY(check_size("metadata", metadata));
+  TRY(check_size("metadata", to_json(row.metadata)));
   TRY(check_size("lifecycle", row.lifecycle));
-  TRY(check_size("network", row.network));
+  return check_size("network", row.network);
+}
+
+Status Sandboxes::write(const SandboxRow& row, Sql statement) {
+  TRY(check(row));
+  const std::string metadata = to_json(row.metadata);
   TRY_ASSIGN(const std::int64_t written,
              sqlite_.run(statement, row.id, row.team_id, row.template_id, row.alias, row.image,
                          row.host_id, row.user, row.workdir, row.secure ? 1 : 0, to_text(row.state),

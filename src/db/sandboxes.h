@@ -77,9 +77,11 @@ class Sandboxes {
  public:
   explicit Sandboxes(Database& database) : sqlite_(database.sqlite()) {}
 
-  // Errors: resource_exhausted where the team has `most_running` running sandboxes already (counted
-  // with the same lock that writes the row), already_exists, failed_precondition (no such team),
-  // invalid_argument (metadata that is not UTF-8 or has NULs, or more than kMaxSandboxJson).
+  // Error: invalid_argument (metadata that is not UTF-8 or has NULs, or more than kMaxSandboxJson).
+  static Status check(const SandboxRow& row);
+  // Errors: those of check(); resource_exhausted where the team has `most_running` running
+  // sandboxes already (counted with the same lock that writes the row), already_exists,
+  // failed_precondition (no such team).
   Status insert(const SandboxRow& row, std::optional<std::uint64_t> most_running);
   Result<SandboxRow> find(std::string_view team_id, std::string_view id);
   Result<SandboxPage> list(std::string_view team_id, const SandboxFilter& filter);

@@ -66,6 +66,11 @@ Result<Variables> Variables::open(const std::string& run_directory) {
   return Variables(std::move(folder));
 }
 
+Status Variables::check(const Map& variables) {
+  TRY(to_json(variables));
+  return {};
+}
+
 Status Variables::put(std::string_view sandbox_id, const Map& variables) {
   TRY(check_id(sandbox_id));
   TRY_ASSIGN(const std::string text, to_json(variables));

@@ -23,8 +23,9 @@ class Variables {
   // RUN/served-env, made where it is not there. Errors: as of open_private_directory().
   static Result<Variables> open(const std::string& run_directory);
 
-  // In place of what there is. Errors: invalid_argument (an id that is none, names or values that
-  // are not UTF-8, too many bytes).
+  // Error: invalid_argument (names or values that are not UTF-8, too many bytes).
+  static Status check(const Map& variables);
+  // In place of what there is. Errors: those of check(), invalid_argument (an id that is none).
   Status put(std::string_view sandbox_id, const Map& variables);
   // Empty where there are none.
   Result<Map> get(std::string_view sandbox_id);

@@ -104,6 +104,11 @@ Result<Record> record_of(const db::SandboxRow& row) {
   return record;
 }
 
+Status DatabaseRecords::check(const Record& record) const {
+  TRY(db::Variables::check(record.env));
+  return db::Sandboxes::check(row_of(record));
+}
+
 io::Async<Status> DatabaseRecords::put(Record record) {
   auto work = [variables = variables_, row = row_of(record),
                env = std::move(record.env)](db::Database& database) -> Status {

@@ -21,6 +21,7 @@ class DatabaseRecords final : public Records {
       : database_(std::move(database)),
         variables_(std::make_shared<db::Variables>(std::move(variables))) {}
 
+  Status check(const Record& record) const override;
   io::Async<Status> put(Record record) override;
   io::Async<Status> remove(std::string id) override;
   // Rows that cannot be read are left out, and removed.

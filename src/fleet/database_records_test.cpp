@@ -72,6 +72,13 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     loop.run();
   };
   in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
+    Record bad = record(team, "");
+    EXPECT_TRUE(records.check(bad).has_value());
+    bad.env = {{"A", "\xff"}};
+    EXPECT_EQ(records.check(bad).error().code(), Code::kInvalidArgument);
+    bad = record(team, "");
+    bad.view.metadata = {{"a", std::string(70'000, 'x')}};
+    EXPECT_EQ(records.check(bad).error().code(), Code::kInvalidArgument);
     auto put = co_await records.put(record(team, "one"));
     EXPECT_TRUE(put.has_value());
     put = co_await records.put(record(team, "two"));

@@ -45,6 +45,9 @@ struct NewSandbox {
   std::string mask_request_host;
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> env;
+  // A spec in JSON (policy/document.h) that is laid over the template's values; what it says of
+  // the image, the time and variables stands above already. Empty: the template as it is.
+  std::string spec;
 };
 
 // A sandbox as clients see it.

@@ -6,6 +6,8 @@
 
 #include "base/time_text.h"
 #include "fleet/page_token.h"
+#include "fleet/recipe.h"
+#include "io/race.h"
 
 namespace caisson::fleet {
 
@@ -88,6 +90,9 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // The state that its supervisor tells.
   static void believe(std::string_view usage, SandboxView& view);
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
+  // Stores the record of a new sandbox and gives it its time, both at once: before the answer no
+  // client knows of it, and a server that starts again ends one that has no record.
+  io::Async<Status> claim(std::shared_ptr<LocalSandbox> sandbox, Record record);
   // Writes what has changed.
   io::Async<Status> save(std::string id);
   void forget(LocalSandbox& ended);
@@ -95,6 +100,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<void> write_noted();
   static io::Async<void> write(std::shared_ptr<State> self) { co_await self->write_noted(); }
   void fill_tokens(Record& record) const;
+  static Record record_of(std::string team, const Template& from, NewSandbox wanted);
 
   // Counted among the team's while it is made.
   io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
@@ -263,33 +269,18 @@ io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what
   co_return started;
 }
 
-io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
-    std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
-  Template from;
-  if (like.has_value()) {
-    from = std::move(*like);
-  } else {
-    CO_TRY_ASSIGN(from, co_await options.find_template(team, wanted.template_name));
-  }
-  CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
-  CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
-  CO_TRY(co_await start(ready, std::move(from.start)));
-  Record record{.team = team,
-                .image = ready.made.image,
-                .host_id = ready.made.id,
-                .user = ready.made.user,
-                .workdir = ready.made.workdir,
+// What is known of a sandbox before it is made.
+Record LocalFleet::State::record_of(std::string team, const Template& from, NewSandbox wanted) {
+  Record record{.team = std::move(team),
+                .cpu_milli = from.recipe.cpu_milli.value_or(0),
                 .secure = wanted.secure,
                 .timeout = *wanted.timeout,
-                .env = std::move(from.env)};
-  for (auto& [name, value] : wanted.env) record.env[name] = std::move(value);
-  record.cpu_milli = from.recipe.cpu_milli.value_or(0);
+                .env = std::move(wanted.env)};
+  // The client's go before the template's.
+  record.env.insert(from.env.begin(), from.env.end());
   SandboxView& view = record.view;
-  view.id = ready.made.id;
-  view.template_id = std::move(from.id);
-  view.alias = std::move(from.alias);
-  view.started = WallClock::now();
-  view.end = view.started + record.timeout;
+  view.template_id = from.id;
+  view.alias = from.alias;
   view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
   view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
   view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
@@ -299,16 +290,46 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   view.auto_resume = wanted.auto_resume;
   view.public_traffic = wanted.public_traffic;
   view.mask_request_host = std::move(wanted.mask_request_host);
+  return record;
+}
+
+io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
+    std::string team, Quota quota, NewSandbox wanted, std::optional<Template> like) {
+  Template from;
+  if (like.has_value()) {
+    from = std::move(*like);
+  } else {
+    CO_TRY_ASSIGN(from, co_await options.find_template(team, wanted.template_name));
+  }
+  if (!wanted.spec.empty()) {
+    auto asked = lay_over(from.recipe, wanted.spec);
+    if (!asked.has_value()) co_return fail(std::move(asked).error().with("spec"));
+    // What nobody asked for is only usual.
+    CO_TRY_ASSIGN(const Recipe usual, recipe_within(quota, from.recipe, from.limits));
+    from.recipe = merge_limits(usual, from.recipe, std::move(*asked));
+    from.limits = Limits::kAsked;
+  }
+  CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
+  Record record = record_of(std::move(team), from, std::move(wanted));
+  // Judged before a sandbox is taken for it.
+  CO_TRY(records->check(record));
+  CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
+  CO_TRY(co_await start(ready, std::move(from.start)));
+  record.image = ready.made.image;
+  record.host_id = ready.made.id;
+  record.user = ready.made.user;
+  record.workdir = ready.made.workdir;
+  SandboxView& view = record.view;
+  view.id = ready.made.id;
+  view.started = WallClock::now();
+  view.end = view.started + record.timeout;
   fill_tokens(record);
-  auto sandbox = std::make_shared<LocalSandbox>(loop, team, view, std::move(ready.made),
+  auto sandbox = std::make_shared<LocalSandbox>(loop, record.team, view, std::move(ready.made),
                                                 std::move(ready.client));
-  // The record first: a sandbox that nobody knows of would be ended as nobody's.
-  auto put = co_await records->put(record);
-  if (put.has_value()) put = co_await sandbox->set_end(view.end);
-  if (!put.has_value()) {
+  if (auto claimed = co_await claim(sandbox, record); !claimed.has_value()) {
     sandbox->kill();
     const Status ignored = co_await records->remove(record.view.id);
-    co_return fail(std::move(put).error());
+    co_return fail(std::move(claimed).error());
   }
   add(sandbox, std::move(record));
   sandbox->note(Event::Level::kInfo, "the sandbox was made",
@@ -318,6 +339,26 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     co_return fail(Error::unavailable("the sandbox ended before it was used"));
   }
   co_return sandbox;
+}
+
+io::Async<Status> LocalFleet::State::claim(std::shared_ptr<LocalSandbox> sandbox, Record record) {
+  struct Results {
+    Status stored, timed;
+  };
+  auto results = std::make_shared<Results>();
+  auto store = [](std::shared_ptr<State> self, Record kept,
+                  std::shared_ptr<Results> to) -> io::Async<void> {
+    to->stored = co_await self->records->put(std::move(kept));
+  };
+  auto time = [](std::shared_ptr<LocalSandbox> of, WallClock::time_point end,
+                 std::shared_ptr<Results> to) -> io::Async<void> {
+    to->timed = co_await of->set_end(end);
+  };
+  const WallClock::time_point end = record.view.end;
+  co_await io::both(store(shared_from_this(), std::move(record), results),
+                    time(std::move(sandbox), end, results));
+  if (!results->stored.has_value()) co_return std::move(results->stored);
+  co_return std::move(results->timed);
 }
 
 io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::string team,

@@ -21,6 +21,10 @@ using Kept = std::map<std::string, Record>;
 class MemoryRecords final : public Records {
  public:
   explicit MemoryRecords(Kept& kept) : kept_(kept) {}
+  Status check(const Record& record) const override {
+    if (!record.view.metadata.contains("bad")) return {};
+    return fail(Error::invalid("metadata: found bad"));
+  }
   io::Async<Status> put(Record record) override {
     if (full_disk) co_return fail(Error::exhausted("the database's disk is full"));
     std::string id = record.view.id;
@@ -348,6 +352,21 @@ TEST_F(LocalFleetTest, WhatCannotBeLoggedIsCounted) {
     MemoryRecords::full_disk = false;
     EXPECT_EQ(after->size(), 1u);
     EXPECT_EQ(fleet.counts().events_lost, 4100u);
+  });
+}
+
+TEST_F(LocalFleetTest, WhatIsWrongIsSaidBeforeASandboxIsTaken) {
+  pool_ = {{Recipe{.image = "user"}, 1}};
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    fleet.start_pool();
+    const bool ready = co_await until([&] { return fleet.pool_counts().ready == 1; });
+    EXPECT_TRUE(ready);
+    NewSandbox wanted = kBase;
+    wanted.metadata = {{"bad", ""}};
+    const auto refused = co_await fleet.create("team", wanted);
+    EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+    EXPECT_EQ(fleet.pool_counts().ready, 1u);
+    EXPECT_EQ(fleet.pool_counts().taken_total, 0u);
   });
 }
 

@@ -31,6 +31,9 @@ struct Noted {
 class Records {
  public:
   virtual ~Records() = default;
+  // Whether put() would take what a client gave; ids may be empty still. Looks nothing up. Error:
+  // invalid_argument.
+  virtual Status check(const Record& record) const = 0;
   // In place of one with the same id.
   virtual io::Async<Status> put(Record record) = 0;
   virtual io::Async<Status> remove(std::string id) = 0;

@@ -337,6 +337,8 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
     case ControlOperation::kHold:
     case ControlOperation::kRelease:
     case ControlOperation::kReboot:
+    case ControlOperation::kLimits:
+    case ControlOperation::kListVerdicts:
       break;  // the supervisor's
   }
   return fail(Error(Code::kUnimplemented,

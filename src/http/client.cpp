@@ -33,6 +33,7 @@ ClientExchange::ClientExchange(std::unique_ptr<io::Stream> stream) : stream_(std
 Async<Status> ClientExchange::send(RequestHead head, Framing body) {
   method_ = head.method;
   sending_ = body;
+  sent_ = body.kind != Framing::Kind::kChunked;
   head.headers.remove("content-length").remove("transfer-encoding");
   if (body.kind == Framing::Kind::kLength)
     head.headers.add("Content-Length", std::to_string(body.length));
@@ -56,7 +57,9 @@ Async<Status> ClientExchange::write(std::string_view bytes) {
 Async<Status> ClientExchange::end() {
   if (sending_.kind != Framing::Kind::kChunked) co_return Status();
   stream_->set_timeout(kWriteTime);
-  co_return co_await stream_->write(kLastChunk);
+  const Status written = co_await stream_->write(kLastChunk);
+  sent_ = written.has_value();
+  co_return written;
 }
 
 Async<Result<bool>> ClientExchange::fill() {
@@ -85,6 +88,7 @@ Async<Result<ResponseHead>> ClientExchange::read_head() {
     if (!response.has_value()) co_return malformed(response.error());
     if (response->head.status < 200 && response->head.status != 101) continue;
     decoder_ = BodyDecoder(response->body);
+    stays_ = response->keep_alive && response->head.status != 101;
     co_return std::move(response->head);
   }
   co_return fail(Error::invalid("a malformed answer: too many interim ones"));
@@ -104,6 +108,12 @@ Async<Result<std::string>> ClientExchange::read_some(std::size_t most) {
       co_return fail(Error::unavailable("the connection ended before the answer did"));
   }
   co_return std::string();
+}
+
+std::unique_ptr<io::Stream> ClientExchange::release() {
+  // Bytes behind the answer are nobody's.
+  if (!stays_ || !sent_ || !decoder_.done() || !buffer_.empty()) return nullptr;
+  return std::move(stream_);
 }
 
 // ---- forward

@@ -34,6 +34,10 @@ class ClientExchange {
   // The next piece of its body; empty: it has ended. Error: malformed, or broken off.
   io::Async<Result<std::string>> read_some(std::size_t most);
 
+  // Once the whole answer has been read, where the server keeps the connection: it, for another
+  // exchange. Else null.
+  std::unique_ptr<io::Stream> release();
+
   io::Stream& stream() { return *stream_; }
   // After an answer 101: what came behind its head.
   std::string take_early() { return std::move(buffer_); }
@@ -45,6 +49,8 @@ class ClientExchange {
   std::unique_ptr<io::Stream> stream_;
   std::string method_;
   Framing sending_;
+  bool sent_ = true;  // the request is whole
+  bool stays_ = false;
   std::string buffer_;
   BodyDecoder decoder_;
 };

@@ -96,6 +96,42 @@ TEST_F(ClientTest, AnAnswerThatBreaksOffIsAnError) {
   io::run_on(loop_, body);
 }
 
+TEST_F(ClientTest, AConnectionIsGivenBackAfterAWholeAnswer) {
+  auto body = [&]() -> Async<void> {
+    co_await client_->send(kGet, {});
+    EXPECT_EQ(client_->release(), nullptr) << "nothing was answered";
+    co_await io::send(*server_, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nall");
+    co_await client_->read_head();
+    EXPECT_EQ(client_->release(), nullptr) << "the body is not read";
+    co_await client_->read_some(100);
+    auto stream = client_->release();
+    EXPECT_NE(stream, nullptr);
+    if (stream == nullptr) co_return;
+    ClientExchange second(std::move(stream));
+    co_await second.send(kGet, {});
+    co_await io::send(*server_, "HTTP/1.1 204 No Content\r\n\r\n");
+    const auto head = co_await second.read_head();
+    EXPECT_TRUE(head.has_value());
+    EXPECT_NE(second.release(), nullptr);
+  };
+  io::run_on(loop_, body);
+}
+
+TEST_F(ClientTest, AConnectionThatEndsOrIsNotWholeIsNotGivenBack) {
+  auto body = [&]() -> Async<void> {
+    co_await client_->send(kGet, {.kind = Framing::Kind::kChunked});
+    co_await io::send(*server_, "HTTP/1.1 204 No Content\r\n\r\n");
+    co_await client_->read_head();
+    EXPECT_EQ(client_->release(), nullptr) << "the request is not whole";
+    co_await client_->end();
+    co_await client_->send(kGet, {});
+    co_await io::send(*server_, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    co_await client_->read_head();
+    EXPECT_EQ(client_->release(), nullptr) << "the server ends it";
+  };
+  io::run_on(loop_, body);
+}
+
 struct BadAnswer {
   std::string bytes;
   Code code;

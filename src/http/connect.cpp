@@ -61,7 +61,7 @@ Result<std::optional<EnvelopeReader::Message>> EnvelopeReader::next() {
   return Message{flags, std::string(rest.substr(kPrefix, length))};
 }
 
-int http_status_of(Code code) {
+int rpc_status_of(Code code) {
   switch (code) {
     case Code::kCancelled:
       return 499;

@@ -44,7 +44,7 @@ class EnvelopeReader {
 };
 
 // The HTTP status of a unary error.
-int http_status_of(Code code);
+int rpc_status_of(Code code);
 // {"code":"not_found","message":"…"}
 std::string error_json(const Error& error);
 // The message of the last envelope: {} or {"error":{…}}.

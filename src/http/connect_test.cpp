@@ -60,22 +60,22 @@ TEST(EnvelopeReader, RefusesCompressionAndUnknownFlags) {
 }
 
 TEST(ConnectError, HasTheStatusOfItsCode) {
-  EXPECT_EQ(http_status_of(Code::kCancelled), 499);
-  EXPECT_EQ(http_status_of(Code::kUnknown), 500);
-  EXPECT_EQ(http_status_of(Code::kInvalidArgument), 400);
-  EXPECT_EQ(http_status_of(Code::kDeadlineExceeded), 504);
-  EXPECT_EQ(http_status_of(Code::kNotFound), 404);
-  EXPECT_EQ(http_status_of(Code::kAlreadyExists), 409);
-  EXPECT_EQ(http_status_of(Code::kPermissionDenied), 403);
-  EXPECT_EQ(http_status_of(Code::kResourceExhausted), 429);
-  EXPECT_EQ(http_status_of(Code::kFailedPrecondition), 400);
-  EXPECT_EQ(http_status_of(Code::kAborted), 409);
-  EXPECT_EQ(http_status_of(Code::kOutOfRange), 400);
-  EXPECT_EQ(http_status_of(Code::kUnimplemented), 501);
-  EXPECT_EQ(http_status_of(Code::kInternal), 500);
-  EXPECT_EQ(http_status_of(Code::kUnavailable), 503);
-  EXPECT_EQ(http_status_of(Code::kDataLoss), 500);
-  EXPECT_EQ(http_status_of(Code::kUnauthenticated), 401);
+  EXPECT_EQ(rpc_status_of(Code::kCancelled), 499);
+  EXPECT_EQ(rpc_status_of(Code::kUnknown), 500);
+  EXPECT_EQ(rpc_status_of(Code::kInvalidArgument), 400);
+  EXPECT_EQ(rpc_status_of(Code::kDeadlineExceeded), 504);
+  EXPECT_EQ(rpc_status_of(Code::kNotFound), 404);
+  EXPECT_EQ(rpc_status_of(Code::kAlreadyExists), 409);
+  EXPECT_EQ(rpc_status_of(Code::kPermissionDenied), 403);
+  EXPECT_EQ(rpc_status_of(Code::kResourceExhausted), 429);
+  EXPECT_EQ(rpc_status_of(Code::kFailedPrecondition), 400);
+  EXPECT_EQ(rpc_status_of(Code::kAborted), 409);
+  EXPECT_EQ(rpc_status_of(Code::kOutOfRange), 400);
+  EXPECT_EQ(rpc_status_of(Code::kUnimplemented), 501);
+  EXPECT_EQ(rpc_status_of(Code::kInternal), 500);
+  EXPECT_EQ(rpc_status_of(Code::kUnavailable), 503);
+  EXPECT_EQ(rpc_status_of(Code::kDataLoss), 500);
+  EXPECT_EQ(rpc_status_of(Code::kUnauthenticated), 401);
 }
 
 TEST(ConnectError, IsJson) {

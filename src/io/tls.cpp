@@ -48,13 +48,14 @@ Result<SslContext> make_context(const std::string& certificate_file, const std::
 
 // One connection. Held by the stream and by its coroutines.
 struct Tls {
-  Tls(Loop& loop, std::unique_ptr<Stream> lower, SSL_CTX* context)
+  enum class Side : unsigned char { kServer, kClient };
+  Tls(Loop& loop, std::unique_ptr<Stream> lower, SSL_CTX* context, Side side)
       : below(std::move(lower)), ssl(SSL_new(context)), flushed(loop) {
     VERIFY(ssl != nullptr);
     in = BIO_new(BIO_s_mem());
     out = BIO_new(BIO_s_mem());
     SSL_set_bio(ssl.get(), in, out);  // which owns them now
-    SSL_set_accept_state(ssl.get());
+    side == Side::kServer ? SSL_set_accept_state(ssl.get()) : SSL_set_connect_state(ssl.get());
   }
 
   std::unique_ptr<Stream> below;
@@ -127,7 +128,7 @@ Async<Status> shake_hands(Held tls, Clock::duration time) {
   const Clock::time_point until = Clock::now() + time;
   for (;;) {
     ERR_clear_error();
-    const int result = SSL_accept(tls->ssl.get());
+    const int result = SSL_do_handshake(tls->ssl.get());
     const Clock::duration left = until - Clock::now();
     if (left <= Clock::duration::zero())
       co_return fail(Error(Code::kDeadlineExceeded, "the handshake takes too long"));
@@ -272,7 +273,7 @@ Async<void> accept_below(HeldAccepting state) {
                                state->handshakes.begin());
     }
     auto tls = std::make_shared<Tls>(state->loop, std::move(*stream),
-                                     state->identity->state().context.get());
+                                     state->identity->state().context.get(), Tls::Side::kServer);
     const auto place = state->handshakes.insert(state->handshakes.end(), std::move(tls));
     state->loop.spawn(welcome(state, place));
     while (state->ready.size() >= state->limits.waiting) co_await state->changed.wait();
@@ -312,6 +313,64 @@ std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> 
                                           std::shared_ptr<TlsIdentity> identity, TlsLimits limits) {
   return std::make_unique<TlsListener>(
       std::make_shared<Accepting>(loop, std::move(below), std::move(identity), limits));
+}
+
+struct TlsTrust::State {
+  SslContext context;
+};
+
+TlsTrust::TlsTrust(std::unique_ptr<State> state) : state_(std::move(state)) {}
+TlsTrust::~TlsTrust() = default;
+
+Result<std::shared_ptr<TlsTrust>> TlsTrust::load(const std::string& ca_file) {
+  ERR_clear_error();
+  auto state = std::make_unique<State>();
+  state->context.reset(SSL_CTX_new(TLS_client_method()));
+  VERIFY(state->context != nullptr);
+  SSL_CTX* const context = state->context.get();
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_alpn_protos(context, reinterpret_cast<const unsigned char*>(kHttp11.data()),
+                          kHttp11.size());
+  const int loaded = ca_file.empty() ? SSL_CTX_set_default_verify_paths(context)
+                                     : SSL_CTX_load_verify_file(context, ca_file.c_str());
+  if (loaded != 1)
+    return fail(Error::invalid("the certificates of " + (ca_file.empty() ? "this host" : ca_file) +
+                               ": " + openssl_error()));
+  return std::shared_ptr<TlsTrust>(new TlsTrust(std::move(state)));
+}
+
+namespace {
+
+// The name that the certificate must be for: a host's, or an address.
+bool expect_name(SSL* ssl, const std::string& host) {
+  X509_VERIFY_PARAM* const wanted = SSL_get0_param(ssl);
+  if (X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1) return true;
+  ERR_clear_error();
+  X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  return X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) == 1 &&
+         SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
+}
+
+}  // namespace
+
+Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
+                                                   std::string host,
+                                                   std::shared_ptr<TlsTrust> trust) {
+  const auto tls = std::make_shared<Tls>(loop, std::move(below), trust->state().context.get(),
+                                         Tls::Side::kClient);
+  if (host.empty() || !expect_name(tls->ssl.get(), host))
+    co_return fail(Error::invalid("'" + host + "' is no name of a host"));
+  const Status shaken = co_await shake_hands(tls, TlsLimits().handshake_time);
+  const long verified = SSL_get_verify_result(tls->ssl.get());
+  if (shaken.has_value()) co_return std::unique_ptr<Stream>(std::make_unique<TlsStream>(tls));
+  tls->below->close();
+  if (verified != X509_V_OK)
+    co_return fail(Error(Code::kUnauthenticated,
+                         "the certificate of " + host +
+                             " is not to be trusted: " + X509_verify_cert_error_string(verified)));
+  co_return fail(shaken.error());
 }
 
 }  // namespace caisson::io

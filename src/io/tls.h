@@ -1,4 +1,5 @@
-// TLS for what the server accepts: a Listener over another one, and the certificate behind it.
+// TLS for what the server accepts, a Listener over another one with the certificate behind it; and
+// for clients, over a stream to a server whose certificate is verified.
 //
 // TLS 1.2 or newer, HTTP/1.1 alone by ALPN. OpenSSL works on memory; the bytes go through the
 // stream below, so TLS runs over whatever a Stream is. Handshakes run beside one another, each for
@@ -44,5 +45,26 @@ struct TlsLimits {
 std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> below,
                                           std::shared_ptr<TlsIdentity> identity,
                                           TlsLimits limits = {});
+
+// Whose certificates a client trusts.
+class TlsTrust {
+ public:
+  // PEM; empty: what this host trusts. Blocks. Error: invalid, with the file.
+  static Result<std::shared_ptr<TlsTrust>> load(const std::string& ca_file);
+  ~TlsTrust();
+
+  struct State;  // of OpenSSL; for src/io alone
+  State& state() { return *state_; }
+
+ private:
+  explicit TlsTrust(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Shakes hands as the client of `host`, a name or a numeric address, which the certificate must be
+// for. Errors: unauthenticated (the certificate, with the reason), unavailable, deadline_exceeded.
+Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
+                                                   std::string host,
+                                                   std::shared_ptr<TlsTrust> trust);
 
 }  // namespace caisson::io

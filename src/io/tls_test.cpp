@@ -354,5 +354,78 @@ TEST_F(TlsTest, LargeAmountsGoBothWaysAtOnce) {
   run_on(loop_, body);
 }
 
+// What a client of `host` that trusts `ca_file` hears of a server that answers one line; else why
+// it does not connect.
+class TlsClientTest : public TlsTest {
+ protected:
+  std::string heard(std::string host, const std::string& ca_file) {
+    listen();
+    std::string heard;
+    auto body = [&]() -> Async<void> {
+      const auto trust = TlsTrust::load(ca_file);
+      EXPECT_TRUE(trust.has_value());
+      if (!trust.has_value()) co_return;
+      loop_.spawn(answer_one_if_any());
+      auto below = co_await connect_tcp(loop_, listener_->address());
+      EXPECT_TRUE(below.has_value());
+      if (!below.has_value()) co_return;
+      auto stream = co_await connect_tls(loop_, std::move(*below), host, *trust);
+      if (!stream.has_value()) {
+        heard = stream.error().message();
+        co_return;
+      }
+      co_await send(**stream, "hello\n");
+      std::array<char, 256> piece;
+      const auto count = co_await (*stream)->read(piece);
+      heard.assign(piece.data(), count.value_or(0));
+      co_await (*stream)->finish();
+      const auto end = co_await (*stream)->read(piece);
+      EXPECT_EQ(end.value_or(1), 0U);
+    };
+    run_on(loop_, body);
+    return heard;
+  }
+
+ private:
+  // A client that does not trust it never comes.
+  Async<void> answer_one_if_any() {
+    auto stream = co_await listener_->accept();
+    if (!stream.has_value()) co_return;
+    std::array<char, 64> piece;
+    const auto count = co_await (*stream)->read(piece);
+    if (count.value_or(0) == 0) co_return;
+    co_await send(**stream, "to " + (*stream)->server_name());
+    co_await (*stream)->finish();
+    co_await read_to_end(**stream);
+  }
+};
+
+TEST_F(TlsClientTest, SpeaksWithAServerThatItTrusts) {
+  EXPECT_EQ(heard("example.com", ca_.ca_certificate), "to example.com");
+}
+
+TEST_F(TlsClientTest, RefusesACertificateOfAnotherHost) {
+  EXPECT_THAT(heard("example.org", ca_.ca_certificate),
+              HasSubstr("the certificate of example.org is not to be trusted: hostname mismatch"));
+}
+
+TEST_F(TlsClientTest, RefusesACertificateOfAnAddress) {
+  EXPECT_THAT(heard("127.0.0.1", ca_.ca_certificate), HasSubstr("IP address mismatch"));
+}
+
+TEST_F(TlsClientTest, RefusesWhoIsNotTrustedHere) {
+  EXPECT_THAT(heard("example.com", ""), HasSubstr("is not to be trusted"));
+}
+
+TEST_F(TlsClientTest, RefusesWhatIsNoName) {
+  EXPECT_THAT(heard("", ca_.ca_certificate), HasSubstr("'' is no name of a host"));
+}
+
+TEST(TlsTrust, AnErrorNamesTheFile) {
+  const auto trust = TlsTrust::load("/nowhere/ca.pem");
+  ASSERT_FALSE(trust.has_value());
+  EXPECT_THAT(trust.error().message(), HasSubstr("/nowhere/ca.pem"));
+}
+
 }  // namespace
 }  // namespace caisson::io

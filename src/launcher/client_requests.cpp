@@ -18,14 +18,16 @@ namespace {
 constexpr std::size_t kMaxFreezing = 64;
 
 }  // namespace
+std::uint64_t unix_ms() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
 
 std::uint64_t Supervisor::deadline_ms() const {
   if (deadline_us_ == 0) return 0;
-  const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                          std::chrono::system_clock::now().time_since_epoch())
-                          .count();
   const std::uint64_t now_us = sys::monotonic_us();
-  return static_cast<std::uint64_t>(now_ms) + (std::max(deadline_us_, now_us) - now_us) / 1000;
+  return unix_ms() + (std::max(deadline_us_, now_us) - now_us) / 1000;
 }
 
 void Supervisor::tell_state() {
@@ -57,6 +59,9 @@ Status Supervisor::take_request(std::uint64_t id, const proto::Frame& frame) {
     case ControlOperation::kListCommands:
       list_commands(client, head);
       send_answer(id, head, proto::Fields());
+      return {};
+    case ControlOperation::kListVerdicts:
+      list_verdicts(client, head);
       return {};
     case ControlOperation::kFreeze:
       begin_freeze(id, head);
@@ -102,6 +107,8 @@ Result<proto::Fields> Supervisor::answer(ControlOperation operation,
       return set_frozen(Frozen::kNo);
     case ControlOperation::kUsage:
       return tell_usage();
+    case ControlOperation::kLimits:
+      return tell_limits();
     default:
       return fail(Error{Code::kUnimplemented, "this supervisor knows no such operation"});
   }
@@ -185,6 +192,30 @@ Result<proto::Fields> Supervisor::tell_usage() {
       .put_u64(Tag::kDeadlineMs, deadline_ms())
       .put_u8(Tag::kFrozen, frozen_ == Frozen::kYes ? 1 : 0);
   return result;
+}
+
+Result<proto::Fields> Supervisor::tell_limits() const {
+  std::string values;
+  for (const std::uint64_t value :
+       {static_cast<std::uint64_t>(plan_.cpu_milli), plan_.memory, plan_.pids, plan_.disk,
+        plan_.inodes, plan_.open_files, plan_.output, plan_.timeout_ms, plan_.cpu_time_ms,
+        plan_.io_read, plan_.io_write, plan_.io_read_ops, plan_.io_write_ops}) {
+    for (unsigned shift = 0; shift < 64; shift += 8)
+      values += static_cast<char>(value >> shift & 0xff);
+  }
+  std::string held;
+  for (const HeldBy how : box_->held()) held += static_cast<char>(how);
+  proto::Fields result;
+  result.put(Tag::kLimitValues, values).put(Tag::kHeld, held);
+  return result;
+}
+
+void Supervisor::list_verdicts(Client& client, const proto::Fields& head) const {
+  const auto send = [&](const std::string& payload) {
+    client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kEvent, 0, head.bytes() + payload);
+  };
+  for (const std::string& verdict : verdicts_.all()) send(verdict);
+  send(verdicts_.refusals());
 }
 
 void Supervisor::list_commands(Client& client, const proto::Fields& head) const {

@@ -275,6 +275,39 @@ TEST(ClientRequests, UsageIsTheWholeBoxs) {
   EXPECT_EQ(field(told, Tag::kFrozen), 0u);
 }
 
+TEST(ClientRequests, LimitsAreThePlansAndHowTheyAreHeld) {
+  wall::Plan plan = kept_plan();
+  plan.cpu_milli = 1500;
+  plan.memory = 1ull << 40;
+  BoxState state;
+  Scene scene(plan, state);
+  const std::string told = answer(*scene.first, request(ControlOperation::kLimits));
+  const auto fields = proto::FieldReader::parse(told);
+  const std::string_view values = *fields->text(Tag::kLimitValues);
+  ASSERT_EQ(values.size(), kLimits * 8);
+  EXPECT_EQ(values.substr(0, 8), std::string_view("\xdc\x05\0\0\0\0\0\0", 8));
+  EXPECT_EQ(values.substr(8, 8), std::string_view("\0\0\0\0\0\1\0\0", 8));
+  EXPECT_EQ(decode_held(*fields)->at(0), HeldBy::kNone);
+}
+
+TEST(ClientRequests, VerdictsOfCommandsThatEndedAreListed) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  const std::uint64_t before = unix_ms();
+  const std::uint32_t number = scene.open(*scene.first, 1);
+  scene.exited(number, 3);
+  ASSERT_TRUE(scene.first->next(FrameType::kClose).has_value());
+  const std::string told = answer(*scene.first, request(ControlOperation::kListVerdicts));
+  EXPECT_EQ(*proto::FieldReader::parse(told)->text(Tag::kProgram), "program");
+  EXPECT_EQ(field(told, Tag::kCommand), 0u);
+  EXPECT_GE(field(told, Tag::kStartedMs), before);
+  EXPECT_GE(field(told, Tag::kEndedMs), field(told, Tag::kStartedMs));
+  EXPECT_EQ(decode_outcome(told)->exit_code, 3u);
+  const auto last = scene.first->next(FrameType::kEvent);
+  ASSERT_TRUE(last.has_value());
+  EXPECT_FALSE(proto::FieldReader::parse(last->payload)->has(Tag::kCommand));
+}
+
 TEST(ClientRequests, AnUnknownOneIsAnswered) {
   BoxState state;
   Scene scene({}, state);

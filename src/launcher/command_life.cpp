@@ -61,6 +61,9 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
 
   // Who opened a kept command reads it as all others do.
   Stream& stream = add_stream(keep ? 0 : id, keep ? 0 : frame.header.stream, Kind::kExec);
+  stream.started_ms = unix_ms();
+  if (const auto program = fields.text(Tag::kArg); program.has_value())
+    stream.program = program->substr(0, proto::kMaxProgram);
   stream.command = std::make_unique<Command>(plan_, bounds_of(plan_, fields), std::move(slot));
   if (keep) keep_command(id, frame.header.stream, fields);
   if (plan_.life == Life::kMainCommand && !main_opened_) {
@@ -81,6 +84,11 @@ void Supervisor::finish_command(Stream& stream, std::optional<std::string_view> 
     outcome.detail = end_reason_;
   }
   const std::string payload = encode_outcome(outcome) + start_error(close.value_or(""));
+  verdicts_.add({.command = stream.kept != nullptr ? stream.kept->number : 0,
+                 .program = std::move(stream.program),
+                 .started_ms = stream.started_ms,
+                 .ended_ms = unix_ms()},
+                outcome);
   if (Client* client = client_of(stream.client))
     client->peer.send(Peer::Lane::kData, stream.client_stream, FrameType::kClose, 0, payload);
   if (stream.kept != nullptr) kept_.end(*stream.kept, payload, sys::monotonic_us());

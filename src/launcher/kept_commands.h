@@ -53,6 +53,7 @@ struct KeptCommand {
   std::optional<std::string> close;
   std::uint64_t forget_at_us = 0;  // of an ended one
   bool waits_for_readers = false;
+  bool ends_sandbox = false;
 
   bool is_main() const { return number == 0; }
 };

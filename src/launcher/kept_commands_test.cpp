@@ -95,6 +95,28 @@ class Kept : public ::testing::Test {
   std::uint32_t guest_number_ = 0, number_ = 0;
 };
 
+TEST_F(Kept, TheSandboxEndsWithACommandThatIsKeptForThat) {
+  proto::Fields fields;
+  fields.put_u8(Tag::kKeep, 2);
+  const std::uint32_t last = scene_.open(client_, 7, fields);
+  scene_.started(last);
+  scene_.exited(last, 4);
+  // The other one ends with the sandbox.
+  for (int closed = 0; closed < 2; ++closed) {
+    const auto close = client_.next(FrameType::kClose);
+    const Outcome outcome = outcome_of(close);
+    if (close->header.stream == 7) EXPECT_EQ(outcome.exit_code, 4u);
+  }
+  EXPECT_FALSE(client_.next().has_value());
+  EXPECT_TRUE(state_.killed);
+}
+
+TEST_F(Kept, AnUnknownWayToKeepIsRefused) {
+  client_.send(3, FrameType::kOpen, static_cast<std::uint8_t>(Kind::kExec),
+               proto::Fields().put(Tag::kArg, "x").put_u8(Tag::kKeep, 3).bytes());
+  EXPECT_EQ(error_of(client_.next(FrameType::kClose)), Code::kInvalidArgument);
+}
+
 TEST_F(Kept, ACommandSurvivesItsClientAndIsListedAndReadOn) {
   write("first ");
   client_.hang_up();

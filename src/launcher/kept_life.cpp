@@ -1,5 +1,3 @@
-#include <chrono>
-
 #include "base/sys.h"
 #include "launcher/supervisor_state.h"
 
@@ -12,18 +10,15 @@ using proto::Tag;
 namespace {
 
 constexpr auto kIn = static_cast<std::uint8_t>(Channel::kIn);
-
-std::uint64_t unix_ms() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
-}
+constexpr std::uint64_t kKeepAndEnd = 2;
 
 }  // namespace
 
 Status Supervisor::check_keep(const proto::FieldReader& fields) const {
   if (plan_.life != Life::kKept)
     return fail(Error::precondition("only a kept sandbox keeps commands"));
+  if (fields.number_or_none(Tag::kKeep).value_or(0) > kKeepAndEnd)
+    return fail(Error::invalid("keep: allowed are 0 to 2"));
   for (const std::string_view label : fields.all(Tag::kLabel)) {
     if (label.size() > proto::kMaxLabel)
       return fail(Error::invalid("label: found " + std::to_string(label.size()) +
@@ -40,7 +35,8 @@ void Supervisor::keep_command(std::uint64_t id, std::uint32_t stream,
       fields.number_or_none(Tag::kKeepOutput).value_or(KeptCommands::kUsualKept);
   KeptCommand& command = kept_.add(labels.empty() ? "" : std::string(labels.front()), keeps);
   command.guest_stream = last_stream_;
-  command.started_ms = unix_ms();
+  command.started_ms = streams_.at(last_stream_).started_ms;
+  command.ends_sandbox = fields.number_or_none(Tag::kKeep) == kKeepAndEnd;
   const bool reads_input =
       fields.has(Tag::kPty) || fields.number_or_none(Tag::kStdin).value_or(0) != 0;
   if (!reads_input) kept_.close_input(command);

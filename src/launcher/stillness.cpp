@@ -58,9 +58,10 @@ void Supervisor::hold_when_started() {
   if (starts && sys::monotonic_us() < hold_by_us_) return;
   const Asked asked = std::move(*std::exchange(hold_asked_, std::nullopt));
   std::vector<Fd> descriptors;
-  const auto held = starts ? fail(Error(Code::kDeadlineExceeded,
-                                        "a command's start takes too long for its files to be read"))
-                           : hold(descriptors);
+  const auto held = starts
+                        ? fail(Error(Code::kDeadlineExceeded,
+                                     "a command's start takes too long for its files to be read"))
+                        : hold(descriptors);
   if (!held) holder_ = 0;
   send_answer(asked.client, asked.head, held, std::move(descriptors));
 }

@@ -25,6 +25,7 @@
 #include "launcher/kept_commands.h"
 #include "launcher/peer.h"
 #include "launcher/supervisor.h"
+#include "launcher/verdicts.h"
 
 namespace caisson::launcher {
 
@@ -51,7 +52,9 @@ struct Stream {
   std::size_t held_back[kChannels] = {};    // credit that waits for its readers
   bool started = false;                     // kExec: the guest has said so
   bool last = false;                        // the only one of a single sandbox
-  bool cut = false;  // the guest was told that nobody waits for the output any more
+  bool cut = false;              // the guest was told that nobody waits for the output any more
+  std::string program;           // of a command
+  std::uint64_t started_ms = 0;  // Unix time, of a command
 };
 
 // Whether a file made inside can lie on the host.
@@ -88,7 +91,8 @@ class Supervisor {
   void guest_cheated(const std::string& how);
   // Whether the sandbox ends with this stream.
   static bool lives_for(const Stream& stream) {
-    return stream.last || (stream.kept != nullptr && stream.kept->is_main());
+    return stream.last ||
+           (stream.kept != nullptr && (stream.kept->is_main() || stream.kept->ends_sandbox));
   }
 
   // client_frames.cpp
@@ -126,7 +130,9 @@ class Supervisor {
   Result<proto::Fields> set_deadline(const proto::FieldReader& fields);
   Result<proto::Fields> set_frozen(Frozen wanted);
   Result<proto::Fields> tell_usage();
+  Result<proto::Fields> tell_limits() const;
   void list_commands(Client& client, const proto::Fields& head) const;
+  void list_verdicts(Client& client, const proto::Fields& head) const;
   void tell_state();
   void send_answer(std::uint64_t id, const proto::Fields& head, const Result<proto::Fields>& result,
                    std::vector<Fd> descriptors = {});
@@ -136,9 +142,7 @@ class Supervisor {
   // From the box that has been born.
   void take_layer();
   // Whether nothing that commands run can go on, or end.
-  bool stands_still() const {
-    return frozen_ == Frozen::kYes || (holder_ != 0 && !hold_asked_);
-  }
+  bool stands_still() const { return frozen_ == Frozen::kYes || (holder_ != 0 && !hold_asked_); }
   // Answered when everything stands still. What is opened from now on waits.
   void begin_hold(std::uint64_t id, const proto::Fields& head);
   // As freeze_when_started().
@@ -221,8 +225,8 @@ class Supervisor {
   std::uint64_t freeze_by_us_ = 0;
   std::uint64_t deadline_us_ = 0;  // of a kept sandbox, CLOCK_MONOTONIC; 0: none
   KeptCommands kept_;
-  wall::Handouts layer_;      // of a kept sandbox whose files can be read from outside
-  std::uint64_t holder_ = 0;  // the client for whom everything stands still
+  wall::Handouts layer_;             // of a kept sandbox whose files can be read from outside
+  std::uint64_t holder_ = 0;         // the client for whom everything stands still
   std::optional<Asked> hold_asked_;  // it does not yet
   std::uint64_t hold_by_us_ = 0;
   struct Reboot {
@@ -234,7 +238,10 @@ class Supervisor {
   // What clients opened meanwhile, with what they sent on those streams.
   std::deque<Waiting> waiting_;
   std::size_t waiting_bytes_ = 0;
+  Verdicts verdicts_;
 };
+
+std::uint64_t unix_ms();
 
 // What a HELLO frame of ours says, and the check of the other side's.
 std::string hello();

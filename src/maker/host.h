@@ -9,6 +9,7 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,21 @@ struct Recipe {
   policy::LimitValue memory_bytes = 512ull << 20;
   policy::LimitValue disk_bytes = 256ull << 20;
   policy::LimitValue pids = 1024;
+  // What only a spec says. Many files are open in a sandbox that serves: the command line's
+  // defaults are for one command.
+  policy::LimitValue inodes = 1'000'000;
+  policy::LimitValue open_files = 65'536;
+  policy::LimitValue output, cpu_time_ms;  // of each command
+  policy::LimitValue io_read, io_write, io_read_ops, io_write_ops;
+  policy::WallKind wall = policy::WallKind::kAuto;
+  policy::Privileges privileges = policy::Privileges::kSudo;
+  policy::SyscallProfile profile = policy::SyscallProfile::kDefault;
+  policy::OnRefusal on_refusal = policy::OnRefusal::kContinue;
+  // None: on a disk where that can be held, since a sandbox of a server lives long, and its files
+  // are not to take its memory.
+  std::optional<policy::LayerKind> layer;
+  bool allow_emulation = false, require_hard_limits = false;
+  std::string user, workdir, hostname;  // empty: the image's
   auto operator<=>(const Recipe&) const = default;
 };
 

@@ -5,14 +5,11 @@
 
 #include "box/registry.h"
 #include "image/store.h"
+#include "maker/recipe.h"
 #include "maker/snapshot.h"
 
 namespace caisson::maker {
 namespace {
-
-// Many files are open in a sandbox that serves; the command line's default is for one command.
-constexpr std::uint64_t kOpenFiles = 65'536;
-constexpr std::uint64_t kInodes = 1'000'000;
 
 bool is_a_teams(std::string_view name) {
   return name.starts_with(kSnapshotNames) || name.starts_with(kTemplateNames);
@@ -21,26 +18,16 @@ bool is_a_teams(std::string_view name) {
 }  // namespace
 
 Result<Made> make_sandbox(const Recipe& recipe) {
-  policy::SpecValues values;
-  values.image = recipe.image;
-  values.privileges = policy::Privileges::kSudo;
-  // On a disk where that can be held: a sandbox of a server lives long, and its files are not to
-  // take its memory.
-  const bool root = ::geteuid() == 0;
-  values.layer = root ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs;
-  values.limits.cpu_milli = recipe.cpu_milli;
-  values.limits.memory = recipe.memory_bytes;
-  values.limits.pids = recipe.pids;
-  values.limits.disk = recipe.disk_bytes;
-  values.limits.inodes = kInodes;
-  values.limits.open_files = kOpenFiles;
-  values.limits.output = std::nullopt;
+  policy::SpecValues values = values_of(
+      recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs);
   values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();
-  values.limits.cpu_time_ms = std::nullopt;
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept, .keep_layer = true}));
   const SandboxInfo& info = sandbox.info();
-  return Made{.id = info.id, .user = info.user, .image = "sha256:" + info.image_id};
+  return Made{.id = info.id,
+              .user = info.user,
+              .workdir = recipe.workdir,
+              .image = "sha256:" + info.image_id};
 }
 
 void end_sandbox(const std::string& id) {

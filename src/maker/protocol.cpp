@@ -1,16 +1,29 @@
 #include "maker/protocol.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <limits>
+
+#include "maker/recipe.h"
 
 namespace caisson::maker {
 namespace {
 
 constexpr std::string_view kMagic = "CSNMAKE1";
-constexpr std::size_t kLimits = 4;
 constexpr std::size_t kNumberBytes = 8;
-constexpr std::size_t kHeader = kMagic.size() + 1 + kLimits * kNumberBytes;
+// One byte each, and what it may be at most.
+constexpr std::uint8_t kChoices[] = {static_cast<std::uint8_t>(policy::WallKind::kMicrovm),
+                                     static_cast<std::uint8_t>(policy::Privileges::kSudo),
+                                     static_cast<std::uint8_t>(policy::SyscallProfile::kDebug),
+                                     static_cast<std::uint8_t>(policy::OnRefusal::kKill),
+                                     1 + static_cast<std::uint8_t>(policy::LayerKind::kQuota),
+                                     1,
+                                     1};
+constexpr std::size_t kHeader =
+    kMagic.size() + 1 + kSameLimits.size() * kNumberBytes + std::size(kChoices);
+// Of a recipe: its image, user, workdir and hostname, each but the first after one of these.
+constexpr char kBetween = '\0';
+constexpr std::size_t kTexts = 4;
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kIdBytes = 32;
 
@@ -55,6 +68,46 @@ Status check_name(const Request& request) {
   return {};
 }
 
+// `bytes` are a header's.
+Status read_recipe(std::string_view bytes, Recipe& recipe) {
+  std::size_t at = 0;
+  for (const SameLimit& limit : kSameLimits) {
+    const std::uint64_t number = get_number(bytes, at);
+    recipe.*limit.recipe =
+        number == kUnlimited ? policy::LimitValue() : policy::LimitValue(number);
+    at += kNumberBytes;
+  }
+  std::uint8_t choices[std::size(kChoices)];
+  for (std::size_t i = 0; i < std::size(kChoices); ++i) {
+    choices[i] = static_cast<std::uint8_t>(bytes[at + i]);
+    if (choices[i] > kChoices[i])
+      return fail(Error::invalid("a recipe with the unknown choice " + std::to_string(choices[i])));
+  }
+  recipe.wall = static_cast<policy::WallKind>(choices[0]);
+  recipe.privileges = static_cast<policy::Privileges>(choices[1]);
+  recipe.profile = static_cast<policy::SyscallProfile>(choices[2]);
+  recipe.on_refusal = static_cast<policy::OnRefusal>(choices[3]);
+  recipe.layer.reset();
+  if (choices[4] != 0) recipe.layer = static_cast<policy::LayerKind>(choices[4] - 1);
+  recipe.allow_emulation = choices[5] != 0;
+  recipe.require_hard_limits = choices[6] != 0;
+  return {};
+}
+
+// What they may hold is a spec's to say, which is made of the recipe and validated.
+Status read_texts(std::string_view bytes, Recipe& recipe) {
+  std::string* const texts[kTexts] = {&recipe.image, &recipe.user, &recipe.workdir,
+                                      &recipe.hostname};
+  for (std::size_t i = 0; i < kTexts; ++i) {
+    const std::size_t end = bytes.find(kBetween);
+    if ((end == std::string_view::npos) != (i + 1 == kTexts))
+      return fail(Error::invalid("a recipe with too many or too few texts"));
+    *texts[i] = bytes.substr(0, end);
+    bytes.remove_prefix(std::min(bytes.size(), texts[i]->size() + 1));
+  }
+  return {};
+}
+
 // Texts one after the other, each ended by a zero.
 std::vector<std::string> split_texts(std::string_view bytes) {
   std::vector<std::string> texts;
@@ -73,10 +126,24 @@ std::string encode(const Request& request) {
   std::string bytes(kMagic);
   bytes += static_cast<char>(request.operation);
   const Recipe& recipe = request.recipe;
-  for (const policy::LimitValue& limit :
-       {recipe.cpu_milli, recipe.memory_bytes, recipe.disk_bytes, recipe.pids})
-    put_number(bytes, limit.value_or(kUnlimited));
-  bytes += request.operation == Operation::kMake ? recipe.image : request.name;
+  for (const SameLimit& limit : kSameLimits)
+    put_number(bytes, (recipe.*limit.recipe).value_or(kUnlimited));
+  const std::uint8_t choices[std::size(kChoices)] = {
+      static_cast<std::uint8_t>(recipe.wall),
+      static_cast<std::uint8_t>(recipe.privileges),
+      static_cast<std::uint8_t>(recipe.profile),
+      static_cast<std::uint8_t>(recipe.on_refusal),
+      static_cast<std::uint8_t>(recipe.layer.has_value() ? 1 + static_cast<int>(*recipe.layer) : 0),
+      static_cast<std::uint8_t>(recipe.allow_emulation ? 1 : 0),
+      static_cast<std::uint8_t>(recipe.require_hard_limits ? 1 : 0)};
+  for (const std::uint8_t choice : choices) bytes += static_cast<char>(choice);
+  if (request.operation == Operation::kMake) {
+    bytes += recipe.image;
+    for (const std::string& text : {recipe.user, recipe.workdir, recipe.hostname})
+      bytes += kBetween + text;
+    return bytes;
+  }
+  bytes += request.name;
   if (request.operation == Operation::kTakeSnapshot) bytes += kBeforeImage + request.image;
   return bytes;
 }
@@ -90,14 +157,12 @@ Result<Request> decode_request(std::string_view bytes) {
       operation > static_cast<std::uint8_t>(Operation::kDropTemplateImage))
     return fail(Error::invalid("a request of the unknown kind " + std::to_string(operation)));
   Request request{.operation = static_cast<Operation>(operation)};
-  Recipe& recipe = request.recipe;
-  const std::array<policy::LimitValue*, kLimits> limits = {&recipe.cpu_milli, &recipe.memory_bytes,
-                                                           &recipe.disk_bytes, &recipe.pids};
-  for (std::size_t i = 0; i < kLimits; ++i) {
-    const std::uint64_t number = get_number(bytes, kMagic.size() + 1 + i * kNumberBytes);
-    *limits[i] = number == kUnlimited ? policy::LimitValue() : policy::LimitValue(number);
-  }
+  TRY(read_recipe(bytes.substr(kMagic.size() + 1), request.recipe));
   request.name = bytes.substr(kHeader);
+  if (request.operation == Operation::kMake) {
+    TRY(read_texts(request.name, request.recipe));
+    request.name = request.recipe.image;
+  }
   if (request.operation == Operation::kTakeSnapshot) {
     const std::size_t at = request.name.find(kBeforeImage);
     if (at == std::string::npos || at + 1 == request.name.size() || request.name.size() > kMostName)
@@ -107,7 +172,6 @@ Result<Request> decode_request(std::string_view bytes) {
     TRY(check_name({.operation = Operation::kFindImage, .name = request.image}));
   }
   TRY(check_name(request));
-  if (request.operation == Operation::kMake) recipe.image = request.name;
   return request;
 }
 

@@ -45,7 +45,8 @@ inline constexpr int kBuilderSocketFd = 3, kBuilderLifeFd = 4;
 
 // Longer than any image's name.
 inline constexpr std::size_t kMostName = 1024;
-inline constexpr std::size_t kMostRequest = 64 + kMostName;
+// A recipe has an image and three other texts, which a spec bounds lower.
+inline constexpr std::size_t kMostRequest = 16 * 1024;
 // Of one message, and of all that belong to one answer.
 inline constexpr std::size_t kMostAnswer = 64 * 1024;
 inline constexpr std::size_t kMostAnswers = 4u << 20;

@@ -15,7 +15,17 @@ Request make_request() {
                      .cpu_milli = 500,
                      .memory_bytes = 1ull << 30,
                      .disk_bytes = {},
-                     .pids = 7}};
+                     .pids = 7,
+                     .inodes = {},
+                     .io_read = 5,
+                     .wall = policy::WallKind::kNamespace,
+                     .privileges = policy::Privileges::kNone,
+                     .profile = policy::SyscallProfile::kBrowser,
+                     .on_refusal = policy::OnRefusal::kKill,
+                     .layer = policy::LayerKind::kTmpfs,
+                     .require_hard_limits = true,
+                     .user = "me",
+                     .hostname = "box"}};
 }
 
 TEST(MakerProtocol, ARequestIsReadAsItWasWritten) {
@@ -52,18 +62,48 @@ TEST(MakerProtocol, NamesThatAreNoneAreRefused) {
       {Operation::kDropTemplateImage, ""},
       {Operation::kDropTemplateImage, "base"},
       {Operation::kDropTemplateImage, "caisson-snapshot/a"},
-      {Operation::kImages, "a"}};
+      {Operation::kImages, "a"},
+      {Operation::kOldSnapshots, "a"},
+      {Operation::kDropSnapshot, ""},
+      {Operation::kFindClientsImage, "a b"}};
   for (const auto& [operation, name] : wrong) {
     const auto read = decode_request(encode({.operation = operation, .name = name}));
     EXPECT_FALSE(read.has_value()) << name;
   }
 }
 
+TEST(MakerProtocol, ASnapshotNamesASandboxAndItsImage) {
+  const auto read = decode_request(
+      encode({.operation = Operation::kTakeSnapshot, .name = "ab12", .image = "sha256:00"}));
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  EXPECT_EQ(read->name, "ab12");
+  EXPECT_EQ(read->image, "sha256:00");
+  for (const auto& [name, image] : {std::pair("", "x"), std::pair("ab12", ""),
+                                    std::pair("../x", "x"), std::pair("ab12", "a b")}) {
+    EXPECT_FALSE(decode_request(
+                     encode({.operation = Operation::kTakeSnapshot, .name = name, .image = image}))
+                     .has_value())
+        << name << " " << image;
+  }
+}
+
+TEST(MakerProtocol, ARecipeOfUnknownChoicesOrTextsIsRefused) {
+  const std::string whole = encode(make_request());
+  const std::size_t choices = 8 + 1 + 12 * 8;
+  for (std::size_t i = 0; i < 7; ++i) {
+    std::string bytes = whole;
+    bytes[choices + i] = 9;
+    EXPECT_FALSE(decode_request(bytes).has_value()) << i;
+  }
+  EXPECT_FALSE(decode_request(whole + std::string(1, '\0')).has_value());
+  EXPECT_FALSE(decode_request(whole.substr(0, whole.find("tools") + 7)).has_value());
+}
+
 TEST(MakerProtocol, AnUnknownOperationOrVersionIsRefused) {
   std::string bytes = encode(make_request());
   bytes[8] = 0;
   EXPECT_FALSE(decode_request(bytes).has_value());
-  bytes[8] = 6;
+  bytes[8] = 100;
   EXPECT_FALSE(decode_request(bytes).has_value());
   bytes[8] = 1;
   bytes[7] = '2';
@@ -71,10 +111,10 @@ TEST(MakerProtocol, AnUnknownOperationOrVersionIsRefused) {
 }
 
 TEST(MakerProtocol, AnAnswerSaysWhatWasMade) {
-  const auto answer = decode_answer(encode_made({.id = "id0", .user = "user", .workdir = ""}));
+  const auto answer = decode_answer(encode_made({.id = "id0", .user = "user", .workdir = "", .image = "sha256:0"}));
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->kind, Answer::Kind::kDone);
-  EXPECT_EQ(answer->texts, (std::vector<std::string>{"id0", "user", ""}));
+  EXPECT_EQ(answer->texts, (std::vector<std::string>{"id0", "user", "", "sha256:0"}));
 }
 
 TEST(MakerProtocol, AnErrorKeepsItsCodeAndSentence) {

@@ -328,9 +328,12 @@ Result<Node> parse_json_tree(std::string_view text) {
 }
 
 Result<SpecValues> parse_spec(std::string_view text, Format format) {
+  return parse_spec(text, format, SpecValues());
+}
+
+Result<SpecValues> parse_spec(std::string_view text, Format format, SpecValues values) {
   TRY_ASSIGN(const Node root,
              format == Format::kYaml ? parse_yaml_tree(text) : parse_json_tree(text));
-  SpecValues values;
   if (format == Format::kYaml && root.kind == Node::Kind::kNull) return values;
   TRY(read_members(root, "", kKeys, values));
   return values;

@@ -16,6 +16,8 @@ enum class Format { kYaml, kJson };
 // At most 1 MiB, 16 levels and 20'000 values. What a document does not say has its default; an
 // empty YAML document is the default spec. The values are not validated yet.
 Result<SpecValues> parse_spec(std::string_view text, Format format);
+// The same, where what the document does not say is as in `defaults`.
+Result<SpecValues> parse_spec(std::string_view text, Format format, SpecValues defaults);
 
 // Every limit and choice is written out, empty values are left away.
 std::string print_spec(const SandboxSpec& spec, Format format);

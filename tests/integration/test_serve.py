@@ -12,6 +12,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
+import serve_lab  # noqa: E402
+import wire  # noqa: E402
 from serve_case import TAG, Case  # noqa: E402
 
 
@@ -199,11 +201,44 @@ class Rights(Case):
             self.assertIn(f"user: found '{name}'", error)
             self.assertIn("allowed is a user of this host that is not root", error)
 
+    def test_a_key_that_its_user_cannot_read_is_named(self):
+        certificate = self.server.caller.write("tls.crt", "certificate", 0o644)
+        key = self.server.caller.write("tls.key", "key", 0o600)
+        error = self.refused("--tls-listen", "127.0.0.1:0", "--tls-domain", "a.test", "--tls-certificate", str(certificate),
+                             "--tls-key", str(key), "--state-dir", str(self.server.caller.folder / "other"), "--run-dir", str(self.server.caller.folder / "there"))
+        self.assertIn(f"cannot use {key}; it must be readable for that user", error)
+
     def test_folders_that_its_user_cannot_reach_are_named(self):
         shut = self.server.caller.mkdir("shut", 0o700)
         error = self.refused("--state-dir", str(shut / "state"), "--run-dir", str(shut / "run"))
         self.assertIn(f"cannot use {shut}/state/server", error)
         self.assertIn("others must be allowed to go through", error)
+
+
+class Ordinary(unittest.TestCase):
+    """A server of an ordinary user is that user's from end to end."""
+
+    def test_it_stays_who_it_is_and_makes_sandboxes(self):
+        harness.subreaper()
+        with harness.Caller("range") as caller:
+            done = caller.caisson("image", "import", "base", serve_lab.ARCHIVE, timeout=200)
+            self.assertEqual(done.returncode, 0, done)
+            # Its files lie in memory, which the limit of memory bounds.
+            server = serve_lab.Server(caller, arguments=["--default-disk", "256MiB"])
+            try:
+                status = status_of(server.process.pid)
+                self.assertEqual(set(status["Uid"].split()), {str(caller.uid)})
+                self.assertEqual((int(status["CapEff"], 16), status["NoNewPrivs"], status["Seccomp"]), (0, "1", "2"))
+                asked = wire.Wire(server)
+                sandbox = asked.create()
+                asked.start(sandbox, "while sleep 0.1; do echo x >>/tmp/ticks; done", TAG)
+                server.stop(signal.SIGKILL)
+                server.start()
+                self.assertTrue(harness.wait_until(lambda: asked.run(sandbox, "test -s /tmp/ticks && id -un") == (0, "user\n"), 10))
+                asked.kill(sandbox)
+            finally:
+                server.stop()
+                self.assertEqual(server.end_sandboxes(), [])
 
 
 if __name__ == "__main__":

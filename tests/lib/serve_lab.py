@@ -135,8 +135,8 @@ def fresh(*, images=("base",), tls=False, arguments=(), run=None):
     harness.subreaper()
     with harness.Caller("root", run) as caller:
         # The server is nobody that these folders know; of what is in them it is told the names.
-        for folder in ("run", "state"):
-            (caller.folder / folder).chmod(0o711)
+        for folder in (caller.run, caller.folder / "state"):
+            folder.chmod(0o711)
         for name in images:
             done = caller.caisson("image", "import", name, ARCHIVE, timeout=120)
             if done.returncode != 0:

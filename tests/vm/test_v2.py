@@ -320,7 +320,7 @@ echo whole"""
             self.assertRegex(line, r"^\S+ /(dev/shm)? (overlay|tmpfs) rw,nosuid,nodev", str(ran))
         self.assertNotIn("userxattr", lines[3], str(ran))
         self.assertEqual(lines[5], "1000:1000", str(ran))
-        self.assertFalse({"upper", "work", "lower"} & set(lines), str(ran))
+        self.assertFalse({"upper", "work", "lower0"} & set(lines), str(ran))
         self.assertIn("Permission denied", ran.stderr, str(ran))
         ran = self.layered("cat /dev/zero > $HOME/x", "root", "--disk", "8MiB")
         self.assert_verdict(ran, "disk_limit", 122, "bytes")

@@ -93,7 +93,7 @@ io::Async<Status> answer_message(const Request& request, Encoding encoding,
 
 io::Async<Status> answer_rpc_error(const Request& request, const Error& error) {
   http::ResponseHead head;
-  head.status = http::http_status_of(error.code());
+  head.status = http::rpc_status_of(error.code());
   head.headers = answer_headers("application/json");
   co_return co_await request.exchange.respond(std::move(head), http::error_json(error));
 }

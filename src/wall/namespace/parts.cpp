@@ -38,7 +38,7 @@ Error unmapped_grant(int path_fd, const Error& why) {
 
 // One of the image's mounts with these ids, still detached. What a set-id mode would mean is
 // decided last: before the mapping an erofs file's ids are the host's.
-Result<Fd> make_image(const Plan& plan, const PlanRoot& root, const Ids& ids) {
+Result<Fd> make_image(const Plan& plan, const PlanRoot& root, int mapping_fd) {
   const int image_fd = plan.descriptors[root.fd];
   const bool mounted = root.form == PlanImage::kMount;
   Fd image;
@@ -51,13 +51,25 @@ Result<Fd> make_image(const Plan& plan, const PlanRoot& root, const Ids& ids) {
     TRY_ASSIGN(image, clone_mount(image_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV |
                                                 (plan.privileges == 0 ? MOUNT_ATTR_NOSUID : 0)));
   }
-  TRY_ASSIGN(const Fd mapping,
-             make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, root.id_base),
-                          image_mapping(ids.outer_gids, ids.inner_gids, root.id_base)));
-  TRY(sys::mount_idmap(image.get(), mapping.get()));
+  TRY(sys::mount_idmap(image.get(), mapping_fd));
   if (mounted && plan.privileges != 0)
     TRY(sys::mount_setattr(image.get(), false, 0, MOUNT_ATTR_NOSUID));
   return image;
+}
+
+// All of them. A mapping costs a process, and most roots have the ids of the one above.
+Status make_images(const Plan& plan, const Ids& ids, std::vector<Fd>& images) {
+  const std::vector<PlanRoot> roots = image_roots(plan);
+  Fd mapping;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const std::uint32_t base = roots[i].id_base;
+    if (!mapping.valid() || base != roots[i - 1].id_base) {
+      TRY_ASSIGN(mapping, make_mapping(image_mapping(ids.outer_uids, ids.inner_uids, base),
+                                       image_mapping(ids.outer_gids, ids.inner_gids, base)));
+    }
+    TRY_ASSIGN(images[i], make_image(plan, roots[i], mapping.get()));
+  }
+  return {};
 }
 
 // Every descriptor of the parts, in the order of the message.
@@ -87,9 +99,7 @@ Result<RootParts> make_parts(const Plan& plan, const Ids& ids, Steps& steps) {
         "the image is a mount of its own, which only root's sandboxes can have"));
   }
   TRY(steps.enter("image"));
-  for (std::size_t i = 0; i < roots.size(); ++i) {
-    TRY_ASSIGN(parts.images[i], make_image(plan, roots[i], ids));
-  }
+  TRY(make_images(plan, ids, parts.images));
   if (!roots.empty() && !lies_on_disk(plan) && !tmpfs_has_user_attributes()) {
     TRY_ASSIGN(OuterOverlay outer, make_outer_overlay(plan, ids, plan.switches, parts.images));
     parts.layer = std::move(outer.layer);

@@ -1,0 +1,74 @@
+#include "box/registry.h"
+#include "box/result_json.h"
+#include "cli/host.h"
+
+namespace caisson::cli {
+namespace {
+
+class LocalSandbox final : public HostedSandbox {
+ public:
+  explicit LocalSandbox(Sandbox sandbox) : sandbox_(std::move(sandbox)) {}
+
+  const SandboxInfo& info() const override { return sandbox_.info(); }
+  const std::vector<std::string>& notes() const override { return sandbox_.notes(); }
+  Result<RunResult> run(const Command& command, const RunOptions& options) override {
+    return sandbox_.run(command, options);
+  }
+  Result<std::optional<Outcome>> start(const Command& command) override {
+    return sandbox_.start(command);
+  }
+  Result<std::optional<Outcome>> attach(Sandbox::Follow follow,
+                                        const RunOptions& options) override {
+    return sandbox_.attach(follow, options);
+  }
+  Status copy_in(const std::string& host_path, const std::string& inside_path) override {
+    return sandbox_.copy_in(host_path, inside_path);
+  }
+  Status copy_out(const std::string& inside_path, const std::string& host_path) override {
+    return sandbox_.copy_out(inside_path, host_path);
+  }
+  Status fetch_outputs() override { return sandbox_.fetch_outputs(); }
+  Status pause() override { return sandbox_.pause(); }
+  Status resume() override { return sandbox_.resume(); }
+  Status close() override { return sandbox_.close(); }
+  Status end() override { return sandbox_.end(); }
+
+ private:
+  Sandbox sandbox_;
+};
+
+class LocalHost final : public Host {
+ public:
+  void sweep() override { box::sweep_dead(); }
+  void begin() override {
+    // Where it fails, create() fails in the same way later and says so.
+    if (auto started = Sandbox::begin(); started.has_value()) begun_ = std::move(*started);
+  }
+  Result<std::unique_ptr<HostedSandbox>> create(const SandboxSpec& spec,
+                                                CreateOptions options) override {
+    options.begun = &begun_;
+    return held(Sandbox::create(spec, options));
+  }
+  Result<std::unique_ptr<HostedSandbox>> connect(const std::string& id) override {
+    return held(Sandbox::connect(id));
+  }
+  Result<std::vector<SandboxInfo>> list() override { return Sandbox::list(); }
+  json::Value shown(const SandboxInfo& info) const override { return box::info_value(info); }
+  std::string_view grant_option() const override { return "--ro"; }
+
+ private:
+  static Result<std::unique_ptr<HostedSandbox>> held(Result<Sandbox> sandbox) {
+    if (!sandbox.has_value()) return fail(std::move(sandbox).error());
+    return std::make_unique<LocalSandbox>(std::move(*sandbox));
+  }
+
+  Sandbox::Begun begun_;
+};
+
+}  // namespace
+
+std::unique_ptr<Host> make_local_host() {
+  return std::make_unique<LocalHost>();
+}
+
+}  // namespace caisson::cli

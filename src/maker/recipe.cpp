@@ -1,0 +1,38 @@
+#include "maker/recipe.h"
+
+namespace caisson::maker {
+
+Recipe recipe_of(const policy::SpecValues& values, const std::string& image) {
+  Recipe recipe{.image = image};
+  for (const SameLimit& same : kSameLimits) recipe.*same.recipe = values.limits.*same.limits;
+  recipe.wall = values.wall;
+  recipe.privileges = values.privileges;
+  recipe.profile = values.profile;
+  recipe.on_refusal = values.on_refusal;
+  recipe.layer = values.layer;
+  recipe.allow_emulation = values.allow_emulation;
+  recipe.require_hard_limits = values.require_hard_limits;
+  recipe.user = values.user;
+  recipe.workdir = values.workdir;
+  recipe.hostname = values.hostname;
+  return recipe;
+}
+
+policy::SpecValues values_of(const Recipe& recipe, policy::LayerKind usual) {
+  policy::SpecValues values;
+  values.image = recipe.image;
+  for (const SameLimit& same : kSameLimits) values.limits.*same.limits = recipe.*same.recipe;
+  values.wall = recipe.wall;
+  values.privileges = recipe.privileges;
+  values.profile = recipe.profile;
+  values.on_refusal = recipe.on_refusal;
+  values.layer = recipe.layer.value_or(usual);
+  values.allow_emulation = recipe.allow_emulation;
+  values.require_hard_limits = recipe.require_hard_limits;
+  values.user = recipe.user;
+  values.workdir = recipe.workdir;
+  values.hostname = recipe.hostname;
+  return values;
+}
+
+}  // namespace caisson::maker
