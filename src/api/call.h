@@ -46,6 +46,8 @@ using Handler = io::Async<Result<Answer>> (*)(Call& call);
 struct Route {
   std::string_view method, pattern;
   Handler handler;
+  // kOwn: the handler asks for a right of its own; the call has no team.
+  enum class Right : std::uint8_t { kKey, kOwn } right = Right::kKey;
 };
 
 }  // namespace caisson::api

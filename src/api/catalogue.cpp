@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "maker/snapshot.h"
+
 namespace caisson::api {
 namespace {
 
@@ -21,6 +23,10 @@ std::string without_default_tag(std::string_view name) {
 }
 
 }  // namespace
+
+bool is_everybodys(std::string_view name) {
+  return !name.starts_with(maker::kSnapshotNames) && !name.starts_with(maker::kTemplateNames);
+}
 
 Catalogue::Catalogue(io::Loop& loop, fleet::Host& host, const policy::ServerConfig& config)
     : loop_(loop), host_(host), config_(config) {}
@@ -71,12 +77,12 @@ io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
   co_return fleet::Template{.id = known_as, .alias = known_as, .recipe = recipe_of(image)};
 }
 
-io::Async<Result<TemplateView>> Catalogue::find(std::string, std::string name) {
+io::Async<Result<TemplateView>> Catalogue::find(std::string name) {
   CO_TRY_ASSIGN(const fleet::Template found, co_await to_make(std::move(name)));
   co_return view_of(found.id);
 }
 
-io::Async<Result<std::vector<TemplateView>>> Catalogue::list(std::string) {
+io::Async<Result<std::vector<TemplateView>>> Catalogue::list() {
   auto look = [&host = host_] { return host.images(); };
   CO_TRY_ASSIGN(std::vector<std::string> names, co_await loop_.in_pool(std::move(look)));
   for (const auto& [name, image] : config_.templates) names.push_back(name);

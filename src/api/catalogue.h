@@ -1,12 +1,15 @@
-// The templates of a server: names of its configuration, and every image of the local store.
+// The templates of a server that nobody built: names of its configuration, and every image of the
+// local store by its name.
 //
-// A template that the configuration names is public and means an image; any other name is one of
-// the store's. What a name means is looked up in the store and remembered for a moment, so that a
-// burst of creates does not read it each time. Belongs to the loop.
+// A template that the configuration names means an image; any other name is one of the store's, but
+// for those of images that teams' templates are made of. What a name means is looked up in the
+// store and remembered for a moment, so that a burst of creates does not read it each time. Belongs
+// to the loop.
 #pragma once
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "api/templates.h"
 #include "fleet/local_fleet.h"
@@ -14,13 +17,16 @@
 
 namespace caisson::api {
 
-class Catalogue final : public Templates {
+// Whether a client may name an image of the store so: neither what a team has built nor a snapshot.
+bool is_everybodys(std::string_view name);
+
+class Catalogue {
  public:
   // The host and the configuration outlive it.
   Catalogue(io::Loop& loop, fleet::Host& host, const policy::ServerConfig& config);
 
-  io::Async<Result<TemplateView>> find(std::string team, std::string name) override;
-  io::Async<Result<std::vector<TemplateView>>> list(std::string team) override;
+  io::Async<Result<TemplateView>> find(std::string name);
+  io::Async<Result<std::vector<TemplateView>>> list();
 
   // For making a sandbox of it. An empty name: the configuration's default.
   io::Async<Result<fleet::Template>> to_make(std::string name);

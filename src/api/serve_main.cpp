@@ -15,17 +15,19 @@
 #include <utility>
 #include <vector>
 
-#include "api/catalogue.h"
 #include "api/database_keys.h"
 #include "api/database_snapshots.h"
 #include "api/e2b/envd.h"
 #include "api/ground.h"
 #include "api/service.h"
+#include "api/templates/local_templates.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "build/template_job.h"
 #include "db/keys.h"
 #include "db/server_secret.h"
 #include "db/teams.h"
+#include "egress/allow_list.h"
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
 #include "fleet/quota.h"
@@ -136,8 +138,7 @@ class Program {
         arguments_(std::move(arguments)),
         ground_(std::move(ground)),
         log_(STDERR_FILENO, level_of(config_.log_level)),
-        loop_(config_.threads),
-        catalogue_(loop_, ground_.host, config_) {}
+        loop_(config_.threads) {}
 
   // What can fail before anything is served.
   Status prepare();
@@ -159,7 +160,6 @@ class Program {
   Ground ground_;
   const io::Log log_;
   io::Loop loop_;
-  Catalogue catalogue_;
   std::string first_key_;
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
@@ -167,6 +167,7 @@ class Program {
   std::optional<DatabaseSnapshots> snapshots_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
+  std::optional<LocalTemplates> templates_;
   std::optional<fleet::DatabaseQuotas> quotas_;
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
@@ -217,7 +218,7 @@ Status Program::prepare_tls() {
 
 fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
-  options.pool = catalogue_.pool();
+  options.pool = Catalogue(loop_, ground_.host, config_).pool();
   options.find_template = [this](std::string team, std::string name) {
     return find_template(std::move(team), std::move(name));
   };
@@ -233,13 +234,13 @@ fleet::FleetOptions Program::fleet_options() {
   return options;
 }
 
-// A team's own snapshots come before images of the store, which are everybody's.
+// A template, else a snapshot: no name is both.
 io::Async<Result<fleet::Template>> Program::find_template(std::string team, std::string name) {
-  auto own = co_await snapshots_->to_make(std::move(team), name);
-  if (own.has_value() ||
-      (own.error().code() != Code::kNotFound && own.error().code() != Code::kInvalidArgument))
-    co_return own;
-  co_return co_await catalogue_.to_make(std::move(name));
+  auto found = co_await templates_->to_make(team, name);
+  if (found.has_value() || found.error().code() != Code::kNotFound) co_return found;
+  auto snapshot = co_await snapshots_->to_make(std::move(team), std::move(name));
+  if (snapshot.has_value()) co_return snapshot;
+  co_return found;
 }
 
 io::Async<void> Program::sweep_snapshots() {
@@ -291,6 +292,10 @@ io::Async<void> Program::start() {
               {"lost", adopted->lost},
               {"of_another_version", adopted->foreign},
               {"ended", ended}});
+  const auto cleaned = co_await templates_->prepare();
+  if (!cleaned.has_value())
+    log_.write(io::Log::Level::kError, "what builds of an earlier server left stays for now",
+               {{"error", cleaned.error().message()}});
   loop_.spawn(sweep_snapshots());
   fleet_->start_pool();
   const unsigned short port = listener_->port();
@@ -307,6 +312,7 @@ io::Async<void> Program::drain() {
   ground_.readiness.tell("STOPPING=1");
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
   co_await server_->drain(io::Clock::now() + kDrainTime);
+  co_await templates_->close();
   co_await fleet_->close();
   loop_.stop();
 }
@@ -323,6 +329,15 @@ io::Async<void> Program::watch_maker(std::unique_ptr<io::Stream> control) {
 }
 
 int Program::run() {
+  templates_.emplace(
+      LocalTemplates::Parts{.loop = loop_,
+                            .config = config_,
+                            .database = database_,
+                            .host = ground_.host,
+                            .uploads = db::server_directory(config_.state_directory) + "/uploads",
+                            .upload_token = [this](std::string_view what) {
+                              return secret_->token(db::TokenPurpose::kUpload, what);
+                            }});
   quotas_.emplace(database_, config_);
   fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
@@ -332,7 +347,7 @@ int Program::run() {
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{.backend = {.loop = loop_,
                                               .fleet = *fleet_,
-                                              .templates = catalogue_,
+                                              .templates = *templates_,
                                               .snapshots = *snapshots_,
                                               .domain = domain_},
                                   .keys = *keys_,
@@ -365,6 +380,20 @@ int Program::run() {
   return status_;
 }
 
+// What builds of templates reach is decided by whoever starts the maker, and not asked of it.
+Status tell_builders(const policy::ServerConfig& config) {
+  if (auto hosts = egress::AllowList::parse(config.builds.hosts); !hosts.has_value())
+    return fail(std::move(hosts).error().with("builds.hosts"));
+  const auto list = [](const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+    return text;
+  };
+  ::setenv(build::kHostsVariable, list(config.builds.hosts).c_str(), 1);
+  ::setenv(build::kRegistriesVariable, list(config.builds.registries).c_str(), 1);
+  return {};
+}
+
 int serve(int count, char** values) {
   const auto say = [](const Error& error) {
     std::fprintf(stderr, "caisson serve: %s\n", error.message().c_str());
@@ -382,6 +411,7 @@ int serve(int count, char** values) {
   config->run_directory += "/serve";
   ::setenv("CAISSON_STATE_DIR", config->state_directory.c_str(), 1);
   ::setenv("CAISSON_RUN_DIR", config->run_directory.c_str(), 1);
+  if (const Status told = tell_builders(*config); !told.has_value()) return say(told.error());
   ::signal(SIGPIPE, SIG_IGN);
   raise_descriptor_limit();
   auto ground = Ground::prepare(*config);

@@ -25,8 +25,9 @@ bool is_read(const http::Exchange& exchange) {
 Service::Service(Parts parts) : parts_(std::move(parts)) {
   for (const auto routes :
        {e2b::sandbox_routes(), e2b::list_routes(), e2b::log_routes(), e2b::template_routes(),
-        e2b::snapshot_routes(), e2b::routes_not_here(), v1::sandbox_routes(), v1::command_routes(),
-        v1::file_routes(), v1::fact_routes()}) {
+        e2b::template_build_routes(), e2b::template_tag_routes(), e2b::snapshot_routes(),
+        e2b::routes_not_here(), v1::sandbox_routes(), v1::command_routes(), v1::file_routes(),
+        v1::fact_routes()}) {
     routes_.insert(routes_.end(), routes.begin(), routes.end());
   }
   for (const Route& route : routes_) router_.add(route.method, route.pattern);
@@ -108,10 +109,13 @@ io::Async<void> Service::control(http::Exchange& exchange, Trace& trace) {
 
 io::Async<Result<Answer>> Service::call_route(http::Exchange& exchange, Router::Match match,
                                               Trace& trace) {
-  CO_TRY_ASSIGN(std::string key, api_key_of(exchange.request().headers));
-  CO_TRY_ASSIGN(trace.team, co_await parts_.keys.team_of(std::move(key)));
+  const Route& route = routes_[match.route];
+  if (route.right == Route::Right::kKey) {
+    CO_TRY_ASSIGN(std::string key, api_key_of(exchange.request().headers));
+    CO_TRY_ASSIGN(trace.team, co_await parts_.keys.team_of(std::move(key)));
+  }
   Call call{exchange, parts_.backend, trace.team, std::move(match.parameters)};
-  co_return co_await routes_[match.route].handler(call);
+  co_return co_await route.handler(call);
 }
 
 std::optional<Answer> Service::own_answer(const http::Exchange& exchange) const {

@@ -45,6 +45,117 @@ class FakeTemplates final : public Templates {
     if (failure.has_value()) co_return fail(*failure);
     co_return views;
   }
+
+  // Of the last call of each.
+  NewTemplate wanted;
+  BuildOrder order;
+  LogQuery log_query;
+  db::LogWindow log_window;
+  std::string named;  // the template that was meant, or "ID/BUILD"
+  std::vector<std::string> tags_given;
+  std::optional<TemplateView::Access> access;
+  // What the next call answers.
+  BuildProgress progress_now;
+  std::vector<db::Build> builds_now;
+  std::vector<db::TagInfo> tags_now;
+  UploadPlace place{.id = "t1", .expires = 4102444800, .token = "token"};
+  std::string uploaded;  // what was kept
+  std::size_t most_upload = 1000;
+
+  io::Async<Result<NewBuild>> create(std::string, NewTemplate given) override {
+    if (failure.has_value()) co_return fail(*failure);
+    wanted = given;
+    TemplateView view{.id = "t1", .names = {given.name}, .space = "ours", .build_id = "b1"};
+    co_return NewBuild{.view = view, .tags = given.tags};
+  }
+  io::Async<Status> start_build(std::string, std::string id, std::string build,
+                                BuildOrder given) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = id + "/" + build;
+    order = std::move(given);
+    co_return Status();
+  }
+  io::Async<Result<BuildProgress>> progress(std::string, std::string id, std::string build,
+                                            LogQuery query) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = id + "/" + build;
+    log_query = query;
+    co_return progress_now;
+  }
+  io::Async<Result<std::vector<db::LogEntry>>> logs(std::string, std::string id, std::string build,
+                                                    db::LogWindow window) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = id + "/" + build;
+    log_window = window;
+    co_return progress_now.entries;
+  }
+  io::Async<Result<Details>> details(std::string team, std::string name) override {
+    CO_TRY_ASSIGN(TemplateView view, co_await find(std::move(team), std::move(name)));
+    co_return Details{.view = std::move(view), .builds = builds_now};
+  }
+  io::Async<Status> remove(std::string team, std::string name) override {
+    named = name;
+    CO_TRY(co_await find(std::move(team), std::move(name)));
+    co_return Status();
+  }
+  io::Async<Result<TemplateView>> set_access(std::string team, std::string name,
+                                             TemplateView::Access given) override {
+    access = given;
+    co_return co_await find(std::move(team), std::move(name));
+  }
+  io::Async<Result<std::vector<db::TagInfo>>> tags(std::string, std::string name) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = name;
+    co_return tags_now;
+  }
+  io::Async<Result<std::string>> set_tags(std::string, std::string target,
+                                          std::vector<std::string> given) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = target;
+    tags_given = std::move(given);
+    co_return std::string("b1");
+  }
+  io::Async<Status> remove_tags(std::string, std::string name,
+                                std::vector<std::string> given) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = name;
+    tags_given = std::move(given);
+    co_return Status();
+  }
+  io::Async<Result<UploadPlace>> upload_place(std::string, std::string id,
+                                              std::string hash) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = id + "/" + hash;
+    co_return place;
+  }
+  io::Async<Result<std::shared_ptr<Upload>>> begin_upload(std::string id, std::string hash,
+                                                          std::int64_t expires,
+                                                          std::string token) override {
+    if (failure.has_value()) co_return fail(*failure);
+    named = id + "/" + hash;
+    if (expires != place.expires || token != place.token)
+      co_return fail(Error(Code::kPermissionDenied, "this place is none of ours"));
+    co_return std::make_shared<FakeUpload>(*this);
+  }
+
+ private:
+  class FakeUpload final : public Upload {
+   public:
+    explicit FakeUpload(FakeTemplates& owner) : owner_(owner) {}
+    Status append(std::string_view bytes) override {
+      bytes_ += bytes;
+      if (bytes_.size() <= owner_.most_upload) return {};
+      return fail(Error(Code::kOutOfRange, "that is too much"));
+    }
+    Status keep() override {
+      owner_.uploaded = bytes_;
+      return {};
+    }
+
+   private:
+    FakeTemplates& owner_;
+    std::string bytes_;
+  };
 };
 
 class FakeSnapshots final : public Snapshots {

@@ -434,7 +434,8 @@ class Builder {
     if (!sandbox.has_owners()) place.owner = Owner{};
     std::size_t trees = action.texts.size();
     for (const CopyPart& part : parts) trees += part.archive.valid() ? 1 : part.trees.size();
-    // Wildcards may have found several.
+    // Wildcards may have found several. Templates have no other way to name a folder.
+    if (action.from == CopyStep::From::kArchive && trees > 1) place.into_directory = true;
     if (trees > 1 && !place.into_directory)
       return fail(Error::invalid("the sources are " + std::to_string(trees) +
                                  " files; the destination must be a directory then, and end with "

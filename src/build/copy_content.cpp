@@ -180,7 +180,7 @@ Status CopyContent::unpack(int archive_fd, CopyPart& part) {
   TRY_ASSIGN(part.unpacked_root,
              sys::openat2(part.unpacked->directory_fd(), image::kDirectoryName,
                           O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_BENEATH));
-  part.source = std::make_unique<Source>(part.unpacked_root.get(), Source::Links::kInRoot,
+  part.source = std::make_unique<Source>(part.unpacked_root.get(), Source::Links::kAsTheyAre,
                                          everything_, "the archive");
   part.source->keep_owners(ids);
   return {};

@@ -77,6 +77,7 @@ Error Source::open_error(Error error, const std::string& path) const {
 
 Result<Fd> Source::open_path(const std::string& path, std::uint64_t flags) const {
   const std::uint64_t scope = links_ == Links::kBeneath ? RESOLVE_BENEATH : RESOLVE_IN_ROOT;
+  if (links_ == Links::kAsTheyAre && flags == O_PATH) flags |= O_NOFOLLOW;
   auto opened = sys::openat2(root_fd_, path.empty() ? "." : path, flags | O_CLOEXEC, 0,
                              scope | RESOLVE_NO_MAGICLINKS);
   if (opened.has_value()) return opened;

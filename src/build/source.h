@@ -54,7 +54,8 @@ struct SourceTree {
 
 class Source {
  public:
-  enum class Links : std::uint8_t { kBeneath, kInRoot };
+  // kAsTheyAre: as kInRoot, but a link that is named itself is copied as a link.
+  enum class Links : std::uint8_t { kBeneath, kInRoot, kAsTheyAre };
   // Both are borrowed; `what` names the root in messages ("the context").
   Source(int root_fd, Links links, const IgnoreRules& rules, std::string what)
       : root_fd_(root_fd), links_(links), rules_(rules), what_(std::move(what)) {}

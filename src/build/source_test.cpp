@@ -92,6 +92,8 @@ TEST_F(Sources, LinksNeverLeadOut) {
   EXPECT_EQ(tree.entries[3].target, "../a.c");
   // In an image an absolute link begins at its root.
   EXPECT_EQ(source("", Source::Links::kInRoot).look("out").error().code(), Code::kNotFound);
+  // Of what was sent as it is, a link that is named is the link.
+  EXPECT_EQ(source("", Source::Links::kAsTheyAre).look("out")->entries[0].type, SourceType::kLink);
 }
 
 TEST_F(Sources, WhatIsLeftOutIsSoByItsPlace) {

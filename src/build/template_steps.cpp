@@ -66,7 +66,7 @@ class Compiler {
                                    " are allowed"));
     TRY(image::parse_reference(spec_.image));
     plan_.file_name = "template";
-    stage_.text = "FROM " + spec_.image;
+    stage_.text = "FROM " + (spec_.called.empty() ? spec_.image : spec_.called);
     stage_.base = {.kind = StageBase::Kind::kImage, .image = spec_.image, .stage = 0};
     if (spec_.provision == Provision::kYes) {
       RunStep provision;
@@ -198,6 +198,12 @@ Result<std::vector<TemplateStep>> parse_template_steps(const json::Value& steps)
 
 Result<BuildPlan> plan_template(const TemplateSpec& spec) {
   return Compiler(spec).run();
+}
+
+std::string template_step_name(const TemplateSpec& spec, std::uint32_t number) {
+  // FROM, USER and WORKDIR, and perhaps the command that provisions.
+  const std::uint32_t before = spec.provision == Provision::kYes ? 4 : 3;
+  return number <= before ? "base" : std::to_string(number - before);
 }
 
 std::string template_error(const StepFailure& failure) {

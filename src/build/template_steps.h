@@ -38,12 +38,14 @@ struct TemplateStep {
 enum class Provision : std::uint8_t { kNo, kYes };
 
 struct TemplateSpec {
-  std::string image;  // a reference of the store
+  std::string image;   // a reference of the store
+  std::string called;  // what people call the image; empty: the same
   std::vector<TemplateStep> steps;
   std::string start_command, ready_command;
   bool force = false;
   // What every template of E2B's has: the user `user` with a home, a password-less sudo where there
-  // is sudo, and /code and /usr/local for everybody to write. Not for an image that is a template.
+  // is sudo, and /code and /usr/local for everybody to write. Not for an image that is a template
+  // already.
   Provision provision = Provision::kYes;
   std::string user = "user";
   std::string workdir = "/home/user";
@@ -54,6 +56,10 @@ Result<std::vector<TemplateStep>> parse_template_steps(const json::Value& steps)
 
 // Error: invalid, with the step's number.
 Result<BuildPlan> plan_template(const TemplateSpec& spec);
+
+// How clients call the step of that number among all of the plan's (BuildEvent::number): "base" for
+// the image and what every template has, else the step's own number from 1.
+std::string template_step_name(const TemplateSpec& spec, std::uint32_t number);
 
 // What E2B's clients expect to read about a failure: "failed to run command 'make': exit status 2".
 std::string template_error(const StepFailure& failure);

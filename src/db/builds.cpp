@@ -1,6 +1,7 @@
 #include "db/builds.h"
 
 #include <array>
+#include <limits>
 
 #include "base/secret.h"
 #include "db/template_name.h"
@@ -102,6 +103,18 @@ Result<std::int64_t> count_logs(Sqlite& sqlite, std::string_view id) {
   return query.get<std::int64_t>(0);
 }
 
+Result<std::vector<LogEntry>> read_entries(Query query) {
+  std::vector<LogEntry> entries;
+  for (;;) {
+    TRY_ASSIGN(const bool more, query.next());
+    if (!more) return entries;
+    entries.push_back({.time_ms = query.get<std::int64_t>(0),
+                       .level = static_cast<LogLevel>(query.get<std::int64_t>(1)),
+                       .step = query.get<std::string>(2),
+                       .message = query.get<std::string>(3)});
+  }
+}
+
 }  // namespace
 
 Result<Build> Builds::add(std::string_view team_id, std::string_view template_id,
@@ -150,6 +163,15 @@ Result<std::vector<Build>> Builds::list(std::string_view team_id, std::string_vi
     if (!more) return builds;
     builds.push_back(read_build(query));
   }
+}
+
+Result<std::uint64_t> Builds::count_unfinished(std::string_view team_id) {
+  TRY_ASSIGN(Query query,
+             sqlite_.query("SELECT count(*) FROM builds JOIN templates ON templates.id = "
+                           "template_id WHERE team_id = ? AND status IN ('waiting', 'building')",
+                           team_id));
+  TRY(query.next());
+  return query.get<std::uint64_t>(0);
 }
 
 Status Builds::start(std::string_view id, std::string_view start_command,
@@ -224,15 +246,24 @@ Result<std::vector<LogEntry>> Builds::logs(std::string_view id, std::uint32_t of
              sqlite_.query("SELECT time_ms, level, step, message FROM build_logs WHERE build_id = "
                            "? AND level >= ? ORDER BY number LIMIT ? OFFSET ?",
                            id, static_cast<int>(least), limit, offset));
-  std::vector<LogEntry> entries;
-  for (;;) {
-    TRY_ASSIGN(const bool more, query.next());
-    if (!more) return entries;
-    entries.push_back({.time_ms = query.get<std::int64_t>(0),
-                       .level = static_cast<LogLevel>(query.get<std::int64_t>(1)),
-                       .step = query.get<std::string>(2),
-                       .message = query.get<std::string>(3)});
+  return read_entries(std::move(query));
+}
+
+Result<std::vector<LogEntry>> Builds::logs(std::string_view id, const LogWindow& window) {
+  static constexpr SqlText kEntries =
+      "SELECT time_ms, level, step, message FROM build_logs WHERE build_id = ? AND level >= ? AND ";
+  static constexpr auto kForward = kEntries + "time_ms >= ? ORDER BY number LIMIT ?";
+  static constexpr auto kBackward = kEntries + "time_ms <= ? ORDER BY number DESC LIMIT ?";
+  const int least = static_cast<int>(window.least);
+  if (window.direction == LogWindow::Direction::kForward) {
+    TRY_ASSIGN(Query query,
+               sqlite_.query(kForward, id, least, window.time_ms.value_or(0), window.limit));
+    return read_entries(std::move(query));
   }
+  constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+  TRY_ASSIGN(Query query,
+             sqlite_.query(kBackward, id, least, window.time_ms.value_or(kEnd), window.limit));
+  return read_entries(std::move(query));
 }
 
 }  // namespace caisson::db

@@ -47,6 +47,13 @@ struct LogEntry {
   bool operator==(const LogEntry&) const = default;
 };
 
+struct LogWindow {
+  std::optional<std::int64_t> time_ms;  // nullopt: the beginning, or the end
+  std::uint32_t limit = 100;
+  LogLevel least = LogLevel::kDebug;
+  enum class Direction : std::uint8_t { kForward, kBackward } direction = Direction::kForward;
+};
+
 // Of a build's log so many entries are kept, then one that says that the rest is left out; of each
 // message so many bytes.
 inline constexpr std::int64_t kMaxLogEntries = 20'000;
@@ -66,6 +73,9 @@ class Builds {
   Result<std::vector<Build>> list(std::string_view team_id, std::string_view template_id,
                                   std::uint32_t limit);
 
+  // Those of all the team's templates that wait or are being built.
+  Result<std::uint64_t> count_unfinished(std::string_view team_id);
+
   // Errors of these: not_found, failed_precondition (its status does not allow it).
   Status start(std::string_view id, std::string_view start_command, std::string_view ready_command);
   // Its tags mean this build from now on.
@@ -80,6 +90,8 @@ class Builds {
   // Of the entries of at least that level in their order, `limit` behind the first `offset`.
   Result<std::vector<LogEntry>> logs(std::string_view id, std::uint32_t offset, std::uint32_t limit,
                                      LogLevel least);
+  // The same by time: from `window.time_ms` on, or back from there with the newest first.
+  Result<std::vector<LogEntry>> logs(std::string_view id, const LogWindow& window);
 
  private:
   Sqlite& sqlite_;

@@ -126,7 +126,12 @@ CREATE TABLE sandbox_events (
 CREATE INDEX events_of_sandbox ON sandbox_events (sandbox_id, number);
 )sql";
 
-constexpr std::array<std::string_view, 2> kSteps = {kFirst, kSandboxEvents};
+// A public template may be used, and not changed, by every team.
+constexpr std::string_view kPublicTemplates = R"sql(
+ALTER TABLE templates ADD COLUMN public INTEGER NOT NULL DEFAULT 0 CHECK (public IN (0, 1));
+)sql";
+
+constexpr std::array<std::string_view, 3> kSteps = {kFirst, kSandboxEvents, kPublicTemplates};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));

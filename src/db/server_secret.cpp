@@ -66,6 +66,8 @@ std::string_view name_of(TokenPurpose purpose) {
       return "envd-access";
     case TokenPurpose::kTraffic:
       return "traffic";
+    case TokenPurpose::kUpload:
+      return "upload";
   }
   return "";
 }

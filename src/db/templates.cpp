@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t kIdLength = 20;
 
 constexpr SqlText kSelect =
-    "SELECT id, team_id, source_sandbox, created_ms, updated_ms FROM templates";
+    "SELECT id, team_id, source_sandbox, created_ms, updated_ms, public, (SELECT slug FROM teams "
+    "WHERE teams.id = team_id) FROM templates";
 
 Error no_template(std::string_view name) {
   return Error::not_found("no template " + quoted(name));
@@ -29,10 +30,12 @@ Result<std::vector<std::string>> read_words(Query query) {
 Result<Template> read_template(Sqlite& sqlite, const Query& row) {
   Template found = {.id = row.get<std::string>(0),
                     .team_id = row.get<std::string>(1),
+                    .space = row.get<std::string>(6),
                     .names = {},
                     .source_sandbox = row.get<std::optional<std::string>>(2),
                     .created_ms = row.get<std::int64_t>(3),
-                    .updated_ms = row.get<std::int64_t>(4)};
+                    .updated_ms = row.get<std::int64_t>(4),
+                    .is_public = row.get<std::int64_t>(5) != 0};
   TRY_ASSIGN(Query names, sqlite.query("SELECT name FROM template_names WHERE template_id = ? "
                                        "ORDER BY name",
                                        found.id));
@@ -65,22 +68,18 @@ Result<std::vector<std::string>> images_of(Sqlite& sqlite, std::string_view id) 
 Result<Template> Templates::make(std::string_view team_id, std::string_view name,
                                  const std::optional<std::string>& source_sandbox,
                                  std::int64_t now_ms) {
-  Template made = {.id = random_id(kIdLength),
-                   .team_id = std::string(team_id),
-                   .names = {},
-                   .source_sandbox = source_sandbox,
-                   .created_ms = now_ms,
-                   .updated_ms = now_ms};
-  const auto added = sqlite_.run("INSERT INTO templates VALUES (?, ?, ?, ?, ?)", made.id, team_id,
-                                 source_sandbox, now_ms, now_ms);
+  const std::string id = random_id(kIdLength);
+  const auto added = sqlite_.run(
+      "INSERT INTO templates (id, team_id, source_sandbox, created_ms, updated_ms) VALUES (?, ?, "
+      "?, ?, ?)",
+      id, team_id, source_sandbox, now_ms, now_ms);
   if (!added.has_value()) {
     if (added.error().code() != Code::kFailedPrecondition) return fail(added.error());
     return fail(Error::precondition("no team " + quoted(team_id)));
   }
-  if (name.empty()) return made;
-  TRY(sqlite_.run("INSERT INTO template_names VALUES (?, ?, ?)", team_id, name, made.id));
-  made.names.emplace_back(name);
-  return made;
+  if (!name.empty())
+    TRY(sqlite_.run("INSERT INTO template_names VALUES (?, ?, ?)", team_id, name, id));
+  return find(team_id, id);
 }
 
 Result<Template> Templates::ensure(std::string_view team_id, std::string_view name,
@@ -119,9 +118,31 @@ Result<Template> Templates::find(std::string_view team_id, const TemplateReferen
       reference.space.empty() ? reference.name : reference.space + "/" + reference.name);
 }
 
+Result<Template> Templates::find_usable(std::string_view team_id,
+                                        const TemplateReference& reference) {
+  auto own = find(team_id, reference);
+  if (own.has_value() || own.error().code() != Code::kNotFound) return own;
+  static constexpr auto kFind =
+      kSelect +
+      " WHERE (?2 = '' AND id = ?1) OR (?2 <> '' AND id = (SELECT template_id FROM template_names "
+      "WHERE name = ?1 AND template_names.team_id = (SELECT id FROM teams WHERE slug = ?2)))";
+  TRY_ASSIGN(Query query, sqlite_.query(kFind, reference.name, reference.space));
+  TRY_ASSIGN(const bool found, query.next());
+  if (!found) return own;
+  TRY_ASSIGN(Template other, read_template(sqlite_, query));
+  if (other.is_public) return other;
+  return fail(
+      Error(Code::kPermissionDenied, "template " + quoted(reference.name) + " is another team's"));
+}
+
 Result<ResolvedTemplate> Templates::resolve(std::string_view team_id,
                                             const TemplateReference& reference) {
-  TRY_ASSIGN(Template found, find(team_id, reference));
+  auto usable = find_usable(team_id, reference);
+  // That there is one is nobody else's business where it cannot be used.
+  if (!usable.has_value() && usable.error().code() == Code::kPermissionDenied)
+    return fail(no_template(reference.name));
+  if (!usable.has_value()) return fail(std::move(usable).error());
+  Template found = std::move(*usable);
   std::string build_id;
   {
     TRY_ASSIGN(Query query,
@@ -134,7 +155,7 @@ Result<ResolvedTemplate> Templates::resolve(std::string_view team_id,
     }
     build_id = query.get<std::string>(0);
   }
-  TRY_ASSIGN(Build build, Builds(sqlite_).find(team_id, found.id, build_id));
+  TRY_ASSIGN(Build build, Builds(sqlite_).find(found.team_id, found.id, build_id));
   return ResolvedTemplate{.found = std::move(found), .build = std::move(build)};
 }
 
@@ -184,6 +205,30 @@ Result<std::vector<std::string>> Templates::remove(std::string_view team_id, std
   TRY(find(team_id, id));
   TRY_ASSIGN(std::vector<std::string> images, images_of(sqlite_, id));
   TRY(sqlite_.run("DELETE FROM templates WHERE id = ?", id));
+  TRY_ASSIGN(images, unused(std::move(images)));
+  TRY(transaction.commit());
+  return images;
+}
+
+Status Templates::set_visibility(std::string_view team_id, std::string_view id,
+                                 Visibility visibility, std::int64_t now_ms) {
+  TRY_ASSIGN(const std::int64_t changed,
+             sqlite_.run("UPDATE templates SET public = ?, updated_ms = ? WHERE id = ? AND "
+                         "team_id = ?",
+                         visibility == Visibility::kPublic ? 1 : 0, now_ms, id, team_id));
+  if (changed == 0) return fail(no_template(id));
+  return {};
+}
+
+Result<std::vector<std::string>> Templates::drop_untagged(std::string_view team_id,
+                                                          std::string_view id) {
+  TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
+  TRY(find(team_id, id));
+  TRY_ASSIGN(std::vector<std::string> images, images_of(sqlite_, id));
+  TRY(
+      sqlite_.run("UPDATE builds SET image = '' WHERE template_id = ?1 AND status = 'ready' AND id "
+                  "NOT IN (SELECT build_id FROM template_tags WHERE template_id = ?1)",
+                  id));
   TRY_ASSIGN(images, unused(std::move(images)));
   TRY(transaction.commit());
   return images;

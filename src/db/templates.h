@@ -2,8 +2,8 @@
 // and builds (db/builds.h), of which tags say which one is meant. A snapshot is a template that
 // knows the sandbox that it was taken of; its one build was ready from the start.
 //
-// Names and tags are a team's own. Each function but the last knows one team's rows alone: another
-// team's are not_found.
+// Names and tags are a team's own. Each function knows one team's rows alone, another team's being
+// not_found, but those that say otherwise: a template that is public may be used by every team.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,16 @@ namespace caisson::db {
 struct Template {
   std::string id;  // 20 of [a-z0-9]
   std::string team_id;
+  std::string space;                          // the team's slug
   std::vector<std::string> names;             // without the team's slug, sorted
   std::optional<std::string> source_sandbox;  // of a snapshot
   std::int64_t created_ms = 0;
   std::int64_t updated_ms = 0;
+  bool is_public = false;  // every team may make sandboxes and templates of it
   bool operator==(const Template&) const = default;
 };
+
+enum class Visibility : std::uint8_t { kTeam, kPublic };
 
 struct TagInfo {
   std::string tag;
@@ -85,11 +89,21 @@ class Templates {
   Result<Template> find(std::string_view team_id, std::string_view id);
   // By name or id; the tag does not matter.
   Result<Template> find(std::string_view team_id, const TemplateReference& reference);
-  // The build that the reference's tag means. not_found also where there is no such tag.
+  // The team's own, else another team's that is public, by id or with its namespace. Errors:
+  // not_found, permission_denied (another team's that is not public).
+  Result<Template> find_usable(std::string_view team_id, const TemplateReference& reference);
+  // The build that the reference's tag means, of find_usable(). not_found where there is no such
+  // tag, and for what is another team's.
   Result<ResolvedTemplate> resolve(std::string_view team_id, const TemplateReference& reference);
   Result<TemplatePage> list(std::string_view team_id, const TemplateFilter& filter);
   // With its builds, names and tags. Returns the images that nothing refers to any more.
   Result<std::vector<std::string>> remove(std::string_view team_id, std::string_view id);
+
+  Status set_visibility(std::string_view team_id, std::string_view id, Visibility visibility,
+                        std::int64_t now_ms);
+  // Of a template's ready builds, those that no tag means any more let go of their images. Returns
+  // the images that nothing refers to any more.
+  Result<std::vector<std::string>> drop_untagged(std::string_view team_id, std::string_view id);
 
   // With one ready build, tagged kDefaultTag. Where another snapshot has the name, that snapshot is
   // replaced and its id stays. Errors: invalid_argument (the name is none), already_exists (it is a

@@ -72,6 +72,41 @@ TEST_F(TemplatesTest, AnotherTeamsAreNotThere) {
   EXPECT_TRUE(templates_.resolve(ours_.id, reference("tools")));
 }
 
+TEST_F(TemplatesTest, APublicOneIsUsedByOtherTeamsAndNotTheirs) {
+  const Template made = ready(ours_, "tools", "img");
+  const std::string& team = theirs_.id;
+  EXPECT_EQ(templates_.find_usable(team, reference(made.id)).error().code(),
+            Code::kPermissionDenied);
+  EXPECT_EQ(templates_.find_usable(team, reference("default/tools")).error().code(),
+            Code::kPermissionDenied);
+  EXPECT_EQ(templates_.find_usable(team, reference("tools")).error().code(), Code::kNotFound);
+  EXPECT_EQ(templates_.set_visibility(team, made.id, Visibility::kPublic, 3).error().code(),
+            Code::kNotFound);
+  ASSERT_TRUE(templates_.set_visibility(ours_.id, made.id, Visibility::kPublic, 3));
+  EXPECT_TRUE(templates_.find_usable(team, reference(made.id))->is_public);
+  EXPECT_EQ(templates_.find_usable(team, reference("default/tools"))->space, "default");
+  EXPECT_EQ(templates_.resolve(team, reference("default/tools"))->build.image, "img");
+  EXPECT_EQ(templates_.find(team, made.id).error().code(), Code::kNotFound);
+  EXPECT_EQ(templates_.remove(team, made.id).error().code(), Code::kNotFound);
+  // One's own goes before another's.
+  const Template own = ready(theirs_, "tools", "own");
+  EXPECT_EQ(templates_.find_usable(team, reference("tools")).value(), own);
+  ASSERT_TRUE(templates_.set_visibility(ours_.id, made.id, Visibility::kTeam, 4));
+  EXPECT_EQ(templates_.resolve(team, reference(made.id)).error().code(), Code::kNotFound);
+}
+
+TEST_F(TemplatesTest, BuildsThatNoTagMeansLetGoOfTheirImages) {
+  const Template made = ready(ours_, "tools", "one");
+  const Build next = builds_.add(ours_.id, made.id, {"default"}, {}, 3).value();
+  ASSERT_TRUE(builds_.finish(next.id, "two", 4));
+  EXPECT_EQ(templates_.drop_untagged(theirs_.id, made.id).error().code(), Code::kNotFound);
+  EXPECT_THAT(templates_.drop_untagged(ours_.id, made.id).value(), ElementsAre("one"));
+  EXPECT_THAT(templates_.drop_untagged(ours_.id, made.id).value(), IsEmpty());
+  EXPECT_EQ(templates_.resolve(ours_.id, reference("tools"))->build.image, "two");
+  ASSERT_TRUE(templates_.remove_tags(ours_.id, made.id, {"default"}));
+  EXPECT_THAT(templates_.drop_untagged(ours_.id, made.id).value(), ElementsAre("two"));
+}
+
 TEST_F(TemplatesTest, ATagMeansABuildThatIsReady) {
   const Template made = ready(ours_, "tools", "img1");
   const ResolvedTemplate first = templates_.resolve(ours_.id, reference("tools")).value();

@@ -73,6 +73,13 @@ class FakeHost final : public maker::Host {
     dropped_.push_back(image);
     return {};
   }
+  Result<maker::Builder> start_builder() override {
+    return fail(Error::precondition("this host builds nothing"));
+  }
+  Result<std::vector<maker::NamedImage>> template_images() override {
+    return std::vector<maker::NamedImage>();
+  }
+  Status drop_template_image(const std::string&) override { return {}; }
   // The image of what the last snapshot was taken of; what is old, and what was dropped.
   std::string snapshot_of() {
     const std::lock_guard lock(mutex_);

@@ -107,6 +107,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                                                           NewSandbox wanted,
                                                           std::optional<Template> like);
   // Of `like`, or of the template that is wanted.
+  // Runs what the template starts; where that fails nothing of the sandbox is left.
+  io::Async<Status> start(const Ready& ready, StartCommand what);
   io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, Quota quota,
                                                         NewSandbox wanted,
                                                         std::optional<Template> like);
@@ -162,8 +164,7 @@ void LocalFleet::State::fill_tokens(Record& record) const {
 
 void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record) {
   std::map<std::string, std::string> env = record.env;
-  env["E2B_SANDBOX"] = "true";
-  env["E2B_SANDBOX_ID"] = record.view.id;
+  for (auto& [name, value] : own_variables(record.view.id)) env[name] = std::move(value);
   env["E2B_TEMPLATE_ID"] = record.view.template_id;
   sandbox->set_env(std::move(env));
   const std::weak_ptr<State> weak = weak_from_this();
@@ -257,6 +258,17 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
+io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what) {
+  if (what.command.empty()) co_return Status();
+  Status started =
+      co_await start_and_wait(loop, *ready.client, std::move(what),
+                              {.user = ready.made.user, .env = own_variables(ready.made.id)});
+  if (started.has_value()) co_return started;
+  ready.client->shutdown();
+  co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
+  co_return started;
+}
+
 // What is known of a sandbox before it is made.
 Record LocalFleet::State::record_of(std::string team, const Template& from, NewSandbox wanted) {
   Record record{.team = std::move(team),
@@ -302,6 +314,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
+  CO_TRY(co_await start(ready, std::move(from.start)));
   record.image = ready.made.image;
   record.host_id = ready.made.id;
   record.user = ready.made.user;

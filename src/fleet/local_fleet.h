@@ -17,6 +17,7 @@
 #include "fleet/pool.h"
 #include "fleet/quota.h"
 #include "fleet/records.h"
+#include "fleet/start_command.h"
 
 namespace caisson::fleet {
 
@@ -27,6 +28,7 @@ struct Template {
   Recipe recipe;
   Limits limits = Limits::kUsual;  // of the recipe
   std::map<std::string, std::string> env;
+  StartCommand start;  // runs, and is ready, before a client has the sandbox
 };
 
 struct FleetOptions {

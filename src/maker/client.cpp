@@ -80,7 +80,8 @@ Result<Client::Reply> Client::ask(const Request& request) {
   TRY(decode_request(bytes));
   TRY_ASSIGN(SocketPair pair, make_pair());
   const bool is_long = request.operation == Operation::kTakeSnapshot ||
-                       request.operation == Operation::kDropSnapshot;
+                       request.operation == Operation::kDropSnapshot ||
+                       request.operation == Operation::kDropTemplateImage;
   const timeval& patience = is_long ? kLongPatience : kPatience;
   if (::setsockopt(pair.ours.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
     return fail_errno("setsockopt SO_RCVTIMEO");
@@ -149,6 +150,27 @@ Result<std::vector<std::string>> Client::old_snapshots() {
 
 Status Client::drop_snapshot(const std::string& image) {
   TRY(ask({.operation = Operation::kDropSnapshot, .name = image}));
+  return {};
+}
+
+Result<Builder> Client::start_builder() {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kStartBuilder}));
+  if (reply.descriptors.size() != 2)
+    return fail(Error(Code::kDataLoss, "a builder without its descriptors"));
+  return Builder{.socket = std::move(reply.descriptors[0]),
+                 .life = std::move(reply.descriptors[1])};
+}
+
+Result<std::vector<NamedImage>> Client::template_images() {
+  TRY_ASSIGN(const Reply reply, ask({.operation = Operation::kTemplateImages}));
+  std::vector<NamedImage> images;
+  for (std::size_t at = 0; at + 1 < reply.texts.size(); at += 2)
+    images.push_back({.name = reply.texts[at], .image = reply.texts[at + 1]});
+  return images;
+}
+
+Status Client::drop_template_image(const std::string& name) {
+  TRY(ask({.operation = Operation::kDropTemplateImage, .name = name}));
   return {};
 }
 

@@ -27,6 +27,9 @@ class Client final : public Host {
   Result<std::string> take_snapshot(const std::string& id, const std::string& image) override;
   Result<std::vector<std::string>> old_snapshots() override;
   Status drop_snapshot(const std::string& image) override;
+  Result<Builder> start_builder() override;
+  Result<std::vector<NamedImage>> template_images() override;
+  Status drop_template_image(const std::string& name) override;
 
   // Readable when the maker has gone; nothing can be made then.
   int control_fd() const { return control_.get(); }

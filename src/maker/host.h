@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -59,6 +60,20 @@ struct Made {
 // is everybody's. Ids, and the beginnings of ids, would reach other teams' snapshots.
 enum class NamedBy : std::uint8_t { kOperator, kClient };
 
+// Images of templates that teams have built are called so in the store, so that it keeps them.
+inline constexpr std::string_view kTemplateNames = "caisson-template/";
+
+// A caisson-template-builder that waits for its job. Dropping `life` tells it to end.
+struct Builder {
+  Fd socket;  // a stream (build/template_job.h)
+  Fd life;
+};
+
+// A name below kTemplateNames, and the image that it means, as "sha256:ID".
+struct NamedImage {
+  std::string name, image;
+};
+
 class Host {
  public:
   virtual ~Host() = default;
@@ -87,6 +102,11 @@ class Host {
   // The store need not keep it any more: what it has alone goes with it, or with the last sandbox
   // that uses it. No error where it is no snapshot's.
   virtual Status drop_snapshot(const std::string& image) = 0;
+
+  virtual Result<Builder> start_builder() = 0;
+  virtual Result<std::vector<NamedImage>> template_images() = 0;
+  // Takes such a name away. No error where it is not there.
+  virtual Status drop_template_image(const std::string& name) = 0;
 };
 
 }  // namespace caisson::maker

@@ -9,6 +9,14 @@
 #include "maker/snapshot.h"
 
 namespace caisson::maker {
+namespace {
+
+bool is_a_teams(std::string_view name) {
+  return name.starts_with(kSnapshotNames) || name.starts_with(kTemplateNames);
+}
+
+}  // namespace
+
 Result<Made> make_sandbox(const Recipe& recipe) {
   policy::SpecValues values =
       values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs);
@@ -41,7 +49,7 @@ Result<std::vector<std::string>> kept_sandboxes() {
 
 Status find_image(const std::string& name, NamedBy who) {
   TRY_ASSIGN(image::Store store, image::Store::open());
-  if (who == NamedBy::kClient && (name.starts_with(kSnapshotNames) || !store.contains(name))) {
+  if (who == NamedBy::kClient && (is_a_teams(name) || !store.contains(name))) {
     TRY(image::parse_reference(name));
     return fail(Error::not_found("no image of this server has that name"));
   }
@@ -55,11 +63,29 @@ Result<std::vector<std::string>> list_images() {
   std::vector<std::string> names;
   for (const image::ListedImage& one : images) {
     const image::Reference& reference = one.reference;
-    if (reference.name.starts_with(kSnapshotNames)) continue;
+    if (is_a_teams(reference.name)) continue;
     const bool plain = reference.tag == "latest" && reference.digest.empty();
     names.push_back(plain ? reference.name : reference.text());
   }
   return names;
+}
+
+Result<std::vector<std::string>> template_images() {
+  TRY_ASSIGN(image::Store store, image::Store::open());
+  TRY_ASSIGN(const auto images, store.list());
+  std::vector<std::string> found;
+  for (const image::ListedImage& one : images) {
+    if (!one.reference.name.starts_with(kTemplateNames)) continue;
+    found.push_back(one.reference.text());
+    found.push_back("sha256:" + one.named.image_id);
+  }
+  return found;
+}
+
+Status drop_template_image(const std::string& name) {
+  TRY_ASSIGN(image::Store store, image::Store::open());
+  if (!store.contains(name)) return {};
+  return store.remove(name);
 }
 
 }  // namespace caisson::maker

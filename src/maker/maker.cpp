@@ -1,5 +1,6 @@
 #include "maker/maker.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -15,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/kernel_abi.h"
+#include "base/paths.h"
 #include "base/sys.h"
 #include "maker/make.h"
 #include "maker/protocol.h"
@@ -56,6 +58,30 @@ void answer_connect(int socket_fd, const std::string& id) {
   static_cast<void>(sys::send_message(socket_fd, encode_done(), descriptors));
 }
 
+// In a fork, which is the builder from then on, a child of the maker.
+void become_builder(int socket_fd) {
+  const auto refuse = [&](const Error& error) { answer(socket_fd, encode_error(error)); };
+  const auto program = helper_binary("caisson-template-builder");
+  if (!program.has_value()) return refuse(program.error());
+  int talk[2], life[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0)
+    return refuse(Error::syscall("socketpair", errno));
+  const Fd ours(talk[0]), theirs(talk[1]);
+  if (::pipe2(life, O_CLOEXEC) != 0) return refuse(Error::syscall("pipe2", errno));
+  const Fd watched(life[0]), held(life[1]);
+  // First out of each other's way, then to the numbers that it expects.
+  const Fd moved_talk(::fcntl(theirs.get(), F_DUPFD_CLOEXEC, 64));
+  const Fd moved_life(::fcntl(watched.get(), F_DUPFD_CLOEXEC, 64));
+  const int descriptors[] = {ours.get(), held.get()};
+  if (!sys::send_message(socket_fd, encode_done(), descriptors).has_value()) return;
+  if (::dup2(moved_talk.get(), kBuilderSocketFd) < 0 ||
+      ::dup2(moved_life.get(), kBuilderLifeFd) < 0)
+    return;
+  ::close_range(kBuilderLifeFd + 1, ~0u, 0);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_DFL);
+  ::execl(program->c_str(), "caisson-template-builder", nullptr);
+}
+
 // In a fork.
 void carry_out(const Request& request, int socket_fd) {
   switch (request.operation) {
@@ -78,6 +104,12 @@ void carry_out(const Request& request, int socket_fd) {
       return answer_list(socket_fd, old_snapshots());
     case Operation::kDropSnapshot:
       return answer_status(socket_fd, drop_snapshot(request.name));
+    case Operation::kStartBuilder:
+      return become_builder(socket_fd);
+    case Operation::kTemplateImages:
+      return answer_list(socket_fd, template_images());
+    case Operation::kDropTemplateImage:
+      return answer_status(socket_fd, drop_template_image(request.name));
     case Operation::kImages:
       return answer_list(socket_fd, list_images());
   }

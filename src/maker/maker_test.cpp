@@ -117,6 +117,28 @@ TEST_F(MakerTest, SnapshotsOfWhatIsNotThereAreErrors) {
   EXPECT_TRUE(client_->drop_snapshot("sha256:" + std::string(64, 'a')).has_value());
 }
 
+TEST_F(MakerTest, NamesOfTemplatesAreNobodysToFind) {
+  const std::string name = std::string(kTemplateNames) + "t1:b1";
+  EXPECT_EQ(client_->find_image(name, NamedBy::kClient).error().code(), Code::kNotFound);
+  EXPECT_TRUE(client_->template_images().value().empty());
+  EXPECT_TRUE(client_->drop_template_image(name).has_value());
+  EXPECT_EQ(client_->drop_template_image("base").error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(MakerTest, ABuilderEndsWithItsLife) {
+  auto builder = client_->start_builder();
+  // The program is not beside every test.
+  if (!builder.has_value()) {
+    EXPECT_EQ(builder.error().code(), Code::kNotFound) << builder.error().message();
+    return;
+  }
+  builder->life.reset();
+  ::shutdown(builder->socket.get(), SHUT_WR);
+  char room[4096];
+  while (::recv(builder->socket.get(), room, sizeof room, 0) > 0) {
+  }
+}
+
 TEST_F(MakerTest, TellsWhyASandboxCannotBeMade) {
   const auto made = client_->make({.image = "nothing"});
   ASSERT_FALSE(made.has_value());

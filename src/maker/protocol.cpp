@@ -47,7 +47,9 @@ Status check_name(const Request& request) {
   const std::string& name = request.name;
   const bool wanted = request.operation != Operation::kKept &&
                       request.operation != Operation::kImages &&
-                      request.operation != Operation::kOldSnapshots;
+                      request.operation != Operation::kOldSnapshots &&
+                      request.operation != Operation::kStartBuilder &&
+                      request.operation != Operation::kTemplateImages;
   if (name.empty() == wanted || name.size() > kMostName)
     return fail(Error::invalid("a request's name has " + std::to_string(name.size()) +
                                " bytes; allowed are " +
@@ -61,6 +63,8 @@ Status check_name(const Request& request) {
   const bool of_sandbox =
       request.operation == Operation::kConnect || request.operation == Operation::kTakeSnapshot;
   if (of_sandbox && !id) return fail(Error::invalid("a request about a sandbox names none"));
+  if (request.operation == Operation::kDropTemplateImage && !name.starts_with(kTemplateNames))
+    return fail(Error::invalid("a request about a template's image names another one"));
   return {};
 }
 
@@ -149,7 +153,7 @@ Result<Request> decode_request(std::string_view bytes) {
   if (bytes.size() < kHeader) return fail(Error::invalid("a request that ends too early"));
   const auto operation = static_cast<std::uint8_t>(bytes[kMagic.size()]);
   if (operation < static_cast<std::uint8_t>(Operation::kMake) ||
-      operation > static_cast<std::uint8_t>(Operation::kDropSnapshot))
+      operation > static_cast<std::uint8_t>(Operation::kDropTemplateImage))
     return fail(Error::invalid("a request of the unknown kind " + std::to_string(operation)));
   Request request{.operation = static_cast<Operation>(operation)};
   TRY(read_recipe(bytes.substr(kMagic.size() + 1), request.recipe));

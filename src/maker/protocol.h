@@ -26,16 +26,22 @@ enum class Operation : std::uint8_t {
   kTakeSnapshot = 7,
   kOldSnapshots = 8,
   kDropSnapshot = 9,
+  kStartBuilder = 10,
+  kTemplateImages = 11,
+  kDropTemplateImage = 12,
 };
 
 struct Request {
   Operation operation = Operation::kMake;
   Recipe recipe;  // kMake; its image is `name`
-  // kConnect, kTakeSnapshot: the sandbox's id; kFindImage, kFindClientsImage, kDropSnapshot: the
-  // image's name
+  // kConnect, kTakeSnapshot: the sandbox's id; kFindImage, kFindClientsImage, kDropSnapshot,
+  // kDropTemplateImage: the image's name
   std::string name;
   std::string image = {};  // kTakeSnapshot: what the sandbox was made from
 };
+
+// Where caisson-template-builder finds its ends of a Builder's descriptors.
+inline constexpr int kBuilderSocketFd = 3, kBuilderLifeFd = 4;
 
 // Longer than any image's name.
 inline constexpr std::size_t kMostName = 1024;

@@ -57,6 +57,11 @@ TEST(MakerProtocol, NamesThatAreNoneAreRefused) {
       {Operation::kFindImage, std::string("a\0b", 3)},
       {Operation::kFindImage, std::string(kMostName + 1, 'a')},
       {Operation::kKept, "a"},
+      {Operation::kStartBuilder, "a"},
+      {Operation::kTemplateImages, "a"},
+      {Operation::kDropTemplateImage, ""},
+      {Operation::kDropTemplateImage, "base"},
+      {Operation::kDropTemplateImage, "caisson-snapshot/a"},
       {Operation::kImages, "a"},
       {Operation::kOldSnapshots, "a"},
       {Operation::kDropSnapshot, ""},
@@ -98,7 +103,7 @@ TEST(MakerProtocol, AnUnknownOperationOrVersionIsRefused) {
   std::string bytes = encode(make_request());
   bytes[8] = 0;
   EXPECT_FALSE(decode_request(bytes).has_value());
-  bytes[8] = 10;
+  bytes[8] = 100;
   EXPECT_FALSE(decode_request(bytes).has_value());
   bytes[8] = 1;
   bytes[7] = '2';

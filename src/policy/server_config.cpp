@@ -29,6 +29,7 @@ constexpr std::size_t kMaxFile = 1 << 20;
 constexpr const char* kHostFile = "/etc/caisson/caisson.yaml";
 constexpr std::size_t kMaxTemplates = 1000;
 constexpr std::size_t kMaxName = 128;
+constexpr std::size_t kMaxWords = 1000;
 constexpr std::uint64_t kMaxPool = 10'000;
 constexpr std::array<std::string_view, 4> kLevelNames = {"debug", "info", "warn", "error"};
 constexpr std::string_view kAddressAllowed =
@@ -143,6 +144,32 @@ Result<Map> read_map(const Node& node, Path path, std::string_view what, Read re
   return map;
 }
 
+// As read_map(), of a list of words.
+Result<std::vector<std::string>> read_words(const Node& node, Path path,
+                                            std::string_view (*fault)(std::string_view)) {
+  if (node.kind != Node::Kind::kList || node.items.size() > kMaxWords)
+    return fail(wrong_at(node, path, "a list of " + std::string(fault("")) + ", 1000 at most"));
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < node.items.size(); ++at) {
+    TRY_ASSIGN(std::string word,
+               read_word(node.items[at], path + "[" + std::to_string(at) + "]", fault));
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+std::string_view pulled_fault(std::string_view text) {
+  return text == "*" || (!text.empty() && registry_fault(text).empty())
+             ? std::string_view()
+             : "HOST, HOST:PORT or \"*\" for any";
+}
+// What else it must be is said by who holds the list.
+std::string_view reached_fault(std::string_view text) {
+  const bool fine = !text.empty() && text.size() <= kMaxName &&
+                    std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
+  return fine ? std::string_view() : "HOST or HOST:PORT";
+}
+
 std::string yaml_text(std::string_view text) {
   std::string out;
   if (!text.empty()) write_yaml_text(text, out);
@@ -157,6 +184,12 @@ std::string print_map(const Map& map, Print print_value) {
     out += yaml_text(name) + ": " + print_value(value);
   }
   return out + "}";
+}
+
+std::string print_words(const std::vector<std::string>& words) {
+  std::string out = "[";
+  for (const std::string& word : words) out += (out.size() > 1 ? ", " : "") + yaml_text(word);
+  return out + "]";
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -209,6 +242,16 @@ constexpr Field limit(ServerSetting setting) {
         return {};
       },
       [](const ServerConfig& config) { return format_limit(kLimitRules[Rule].unit, At(config)); }};
+}
+
+template <auto At, std::string_view (*Fault)(std::string_view)>
+constexpr Field words(ServerSetting setting) {
+  return {setting,
+          [](const Node& node, Path path, ServerConfig& config) -> Status {
+            TRY_ASSIGN(At(config), read_words(node, path, Fault));
+            return {};
+          },
+          [](const ServerConfig& config) { return print_words(At(config)); }};
 }
 
 constexpr std::size_t rule_of(std::string_view key) {
@@ -309,6 +352,17 @@ constexpr std::array kFields = {
           [](const ServerConfig& config) {
             return print_map(config.pool, [](std::uint32_t n) { return std::to_string(n); });
           }},
+    count<[](auto& c) -> auto& { return c.builds.at_once; }, 1, 256>(
+        {"builds.at_once", "--builds-at-once", "COUNT", "Builds of templates at a time."}),
+    limit<[](auto& c) -> auto& { return c.builds.time_ms; }, kLifetime>(
+        {"builds.time", "--build-time", "TIME", "The most that a build may take."}),
+    limit<[](auto& c) -> auto& { return c.builds.upload; }, kDisk>(
+        {"builds.upload", "--build-upload", "SIZE",
+         "The most that a client may send for one COPY of a build."}),
+    words<[](auto& c) -> auto& { return c.builds.hosts; }, reached_fault>(
+        {"builds.hosts", "", "", ""}),
+    words<[](auto& c) -> auto& { return c.builds.registries; }, pulled_fault>(
+        {"builds.registries", "", "", ""}),
     count<[](auto& c) -> auto& { return c.max_sandboxes; }, 1, 100'000>(
         {"max_sandboxes", "--max-sandboxes", "COUNT", "Sandboxes that run at a time."}),
     count<[](auto& c) -> auto& { return c.max_connections; }, 1, 1'000'000>(

@@ -17,6 +17,13 @@
 //     default: {cpus: 2, memory: 512MiB, disk: 1GiB, pids: 1024, lifetime: 5m}
 //     maximum: {cpus: 8, memory: 8GiB, disk: 16GiB, pids: 16k, lifetime: 24h}
 //   pool: {base: 4}                     templates of which so many sandboxes are made ahead
+//   builds:                             of templates, by clients
+//     at_once: 4
+//     time: 1h                          for one build
+//     upload: 1GiB                      the files of one COPY
+//     hosts: [deb.example.com]          that its commands reach by HTTP and HTTPS, HOST[:PORT]
+//     registries: [registry.example.com]  from where images are pulled, beside the settings'
+//     default
 //   max_sandboxes: 1000                 that run at a time, of all teams
 //   max_connections: 10000
 //   threads: 4                          for work that blocks
@@ -25,9 +32,9 @@
 // One file is read: the one that is named, else /etc/caisson/caisson.yaml for root and
 // $XDG_CONFIG_HOME/caisson/caisson.yaml (~/.config/caisson/caisson.yaml) for anybody else, if it is
 // there. Then the environment goes before the file, and the command line before both: each value
-// but the mappings has a variable (CAISSON_SERVE_TLS_LISTEN) and a flag (--tls-listen). An unknown
-// key or a value that cannot be is an error with key, found and allowed. Plain values; reading the
-// file and the environment is all that happens.
+// but mappings and lists has a variable (CAISSON_SERVE_TLS_LISTEN) and a flag (--tls-listen). An
+// unknown key or a value that cannot be is an error with key, found and allowed. Plain values;
+// reading the file and the environment is all that happens.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +43,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "policy/spec.h"
@@ -69,6 +77,15 @@ struct ServedLimits {
 
 inline constexpr std::string_view kServerUser = "caisson";
 
+struct BuildConfig {
+  std::uint32_t at_once = 4;
+  LimitValue time_ms = 3'600'000;
+  LimitValue upload = 1ull << 30;  // bytes
+  std::vector<std::string> hosts;
+  std::vector<std::string> registries;  // HOST[:PORT]; "*" is any
+  bool operator==(const BuildConfig&) const = default;
+};
+
 struct ServerConfig {
   ListenAddress listen = {"127.0.0.1", 3000};
   TlsConfig tls;
@@ -84,6 +101,7 @@ struct ServerConfig {
   ServedLimits defaults = {2000, 512ull << 20, 1ull << 30, 1024, 300'000};
   ServedLimits maxima = {8000, 8ull << 30, 16ull << 30, 16'000, 86'400'000};
   std::map<std::string, std::uint32_t> pool;
+  BuildConfig builds;
   std::uint32_t max_sandboxes = 1000;
   std::uint32_t max_connections = 10'000;
   std::uint32_t threads = 4;

@@ -34,6 +34,12 @@ limits:
   default: {cpus: 0.5, memory: 256MiB, disk: 2GB, pids: 100, lifetime: 90s}
   maximum: {cpus: 4, memory: 1GiB, disk: unlimited, pids: 1k, lifetime: unlimited}
 pool: {base: 4}
+builds:
+  at_once: 2
+  time: 10m
+  upload: 5MiB
+  hosts: ["deb.example.com", "registry.example.com:443"]
+  registries: ["registry.example.com:5000"]
 max_sandboxes: 50
 max_connections: 60
 threads: 2
@@ -58,6 +64,11 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->defaults, (ServedLimits{500, 256ull << 20, 2'000'000'000, 100, 90'000}));
   EXPECT_EQ(config->maxima, (ServedLimits{4000, 1ull << 30, {}, 1000, {}}));
   EXPECT_EQ(config->pool.at("base"), 4u);
+  EXPECT_EQ(config->builds, (BuildConfig{.at_once = 2,
+                                         .time_ms = 600'000,
+                                         .upload = 5ull << 20,
+                                         .hosts = {"deb.example.com", "registry.example.com:443"},
+                                         .registries = {"registry.example.com:5000"}}));
   EXPECT_EQ(config->max_sandboxes, 50u);
   EXPECT_EQ(config->max_connections, 60u);
   EXPECT_EQ(config->threads, 2u);
@@ -132,6 +143,11 @@ TEST(ServerConfig, IsRefusedWithKeyFoundAndAllowed) {
            Row{"limits: {default: {memory: 1k}}", "limits.default.memory", "1k", "8MiB to"},
            Row{"limits: {maximum: {lifetime: 5}}", "limits.maximum.lifetime", "no unit", "30s"},
            Row{"limits: {maximum: {cpus: [1]}}", "limits.maximum.cpus", "a list", "processors"},
+           Row{"builds: {at_once: 0}", "builds.at_once", "0", "from 1 to 256"},
+           Row{"builds: {time: 5}", "builds.time", "no unit", "30s"},
+           Row{"builds: {hosts: a}", "builds.hosts", "a", "a list of HOST"},
+           Row{"builds: {hosts: ['a b']}", "builds.hosts[0]", "a b", "HOST:PORT"},
+           Row{"builds: {registries: [x/y]}", "builds.registries[0]", "x/y", "HOST"},
            Row{"max_sandboxes: 1.5", "max_sandboxes", "1.5", "whole number"},
            Row{"max_connections: 0", "max_connections", "0", "from 1 to 1000000"},
            Row{"threads: ''", "threads", "\"\"", "from 1 to 256"},

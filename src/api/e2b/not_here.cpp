@@ -9,10 +9,11 @@ io::Async<Result<Answer>> refuse(const char* sentence) {
   co_return fail({Code::kUnimplemented, sentence});
 }
 
-io::Async<Result<Answer>> builds(Call&) {
+io::Async<Result<Answer>> pushed(Call&) {
   return refuse(
-      "this server builds no templates; `caisson image build` makes an image, which the server's "
-      "configuration can offer as a template");
+      "this server takes no images that were built elsewhere and pushed; a template is built by "
+      "its "
+      "steps (POST /v3/templates)");
 }
 io::Async<Result<Answer>> volumes(Call&) {
   return refuse("this server has no volumes");
@@ -26,21 +27,9 @@ io::Async<Result<Answer>> teams(Call&) {
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/templates", builds},
-    {"POST", "/v2/templates", builds},
-    {"POST", "/v3/templates", builds},
-    {"GET", "/templates/{templateID}", builds},
-    {"POST", "/templates/{templateID}", builds},
-    {"PATCH", "/templates/{templateID}", builds},
-    {"PATCH", "/v2/templates/{templateID}", builds},
-    {"GET", "/templates/{templateID}/files/{hash}", builds},
-    {"POST", "/templates/{templateID}/builds/{buildID}", builds},
-    {"POST", "/v2/templates/{templateID}/builds/{buildID}", builds},
-    {"GET", "/templates/{templateID}/builds/{buildID}/status", builds},
-    {"GET", "/templates/{templateID}/builds/{buildID}/logs", builds},
-    {"POST", "/templates/tags", builds},
-    {"DELETE", "/templates/tags", builds},
-    {"GET", "/templates/{templateID}/tags", builds},
+    {"POST", "/templates", pushed},
+    {"POST", "/templates/{templateID}", pushed},
+    {"POST", "/templates/{templateID}/builds/{buildID}", pushed},
     {"GET", "/volumes", volumes},
     {"POST", "/volumes", volumes},
     {"GET", "/volumes/{volumeID}", volumes},

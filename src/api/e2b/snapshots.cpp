@@ -57,11 +57,6 @@ io::Async<Result<Answer>> list(Call& call) {
   co_return answer;
 }
 
-io::Async<Result<Answer>> remove(Call& call) {
-  CO_TRY(co_await call.backend.snapshots.remove(call.team, call.parameter(0)));
-  co_return Answer::empty(204);
-}
-
 io::Async<Result<Answer>> fork(Call& call) {
   CO_TRY_ASSIGN(const json::Value value, co_await read_object(call.exchange, Body::kOptional));
   const Object body(value);
@@ -90,7 +85,6 @@ constexpr Route kRoutes[] = {
     {"POST", "/sandboxes/{sandboxID}/snapshots", take},
     {"POST", "/sandboxes/{sandboxID}/fork", fork},
     {"GET", "/snapshots", list},
-    {"DELETE", "/templates/{templateID}", remove},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// E2B's control plane: which templates there are. Routes for Service (api/service.h).
+// E2B's control plane: templates, their builds and their tags. Routes for Service (api/service.h).
 #pragma once
 
 #include <span>
@@ -7,6 +7,10 @@
 
 namespace caisson::api::e2b {
 
+// Which there are; making, changing and removing one.
 std::span<const Route> template_routes();
+// Building one, its log, and the files that a build copies.
+std::span<const Route> template_build_routes();
+std::span<const Route> template_tag_routes();
 
 }  // namespace caisson::api::e2b

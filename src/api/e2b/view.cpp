@@ -21,6 +21,8 @@ void add_access(json::Value& body, const fleet::SandboxView& view, std::string_v
   if (!domain.empty()) body.set("domain", domain);
 }
 
+}  // namespace
+
 std::string_view status_text(TemplateView::Status status) {
   switch (status) {
     case TemplateView::Status::kWaiting:
@@ -35,7 +37,15 @@ std::string_view status_text(TemplateView::Status status) {
   return "error";
 }
 
-}  // namespace
+void set_names(json::Value& body, const TemplateView& view) {
+  json::Value aliases = json::Value::array(), names = json::Value::array();
+  for (const std::string& name : view.names) {
+    aliases.push(name);
+    names.push(view.space.empty() ? name : view.space + "/" + name);
+  }
+  body.set("aliases", std::move(aliases));
+  body.set("names", std::move(names));
+}
 
 json::Value sandbox_body(const fleet::SandboxView& view, std::string_view domain) {
   json::Value body = named(view);
@@ -96,10 +106,7 @@ json::Value template_body(const TemplateView& view) {
   body.set("memoryMB", view.memory_mib);
   body.set("diskSizeMB", view.disk_mib);
   body.set("public", view.access == TemplateView::Access::kPublic);
-  json::Value names = json::Value::array();
-  for (const std::string& name : view.names) names.push(name);
-  body.set("aliases", names);
-  body.set("names", std::move(names));
+  set_names(body, view);
   body.set("createdAt", time_text(view.created));
   body.set("updatedAt", time_text(view.updated));
   // Nobody counts these here; clients want the keys.

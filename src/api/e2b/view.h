@@ -21,5 +21,8 @@ json::Value listed_body(const fleet::SandboxView& view);
 json::Value detail_body(const fleet::SandboxView& view, std::string_view domain);
 json::Value sample_body(const fleet::Sample& sample);
 json::Value template_body(const TemplateView& view);
+// "aliases", and "names" with the namespace before them.
+void set_names(json::Value& body, const TemplateView& view);
+std::string_view status_text(TemplateView::Status status);
 
 }  // namespace caisson::api::e2b

@@ -254,8 +254,8 @@ Result<std::string> config_of(Store& store, Session& session, const Descriptor& 
 Result<PullReport> pull_from(Store& store, const RegistryName& name, const Reference& reference,
                              const PullOptions& options, const PullProgress& progress) {
   PullReport report = {.reference = reference};
-  TRY_ASSIGN(Session session,
-             Session::open(name.registry, name.repository, options.settings, progress.note));
+  TRY_ASSIGN(Session session, Session::open(name.registry, name.repository, options.settings,
+                                            options.login, progress.note));
   TRY_ASSIGN(FetchedManifest fetched, fetch_manifest(session, reference, options.platform));
   const Manifest& manifest = fetched.manifest;
   report.image_id = manifest.config.digest;

@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "image/manifest.h"
 #include "image/reference.h"
+#include "image/registry/credentials.h"
 #include "image/store.h"
 #include "image/worker_process.h"
 #include "policy/settings.h"
@@ -33,6 +35,7 @@ struct PullOptions {
   Platform platform = host_platform();
   policy::Settings settings;
   PullLimits limits;
+  std::optional<Credentials> login;  // else what Docker's tools have for the registry
 };
 
 // One layer's way. `index` counts from 0, the lowest layer.

@@ -118,10 +118,13 @@ Session::Session(Fetcher fetcher, std::string registry, std::string repository, 
       note_(std::move(note)) {}
 
 Result<Session> Session::open(std::string_view registry, std::string_view repository,
-                              const policy::Settings& settings, Note note) {
+                              const policy::Settings& settings, std::optional<Credentials> login,
+                              Note note) {
   TRY_ASSIGN(Fetcher fetcher, Fetcher::start());
   Session session(std::move(fetcher), std::string(registry), std::string(repository),
                   std::move(note));
+  session.credentials_known_ = login.has_value();
+  session.credentials_ = std::move(login);
   const std::string name(registry);
   TRY_ASSIGN(session.base_, parse_url("https://" + name + "/v2/"));
   Exchange ping;

@@ -41,9 +41,11 @@ class Session {
  public:
   using Note = std::function<void(const std::string& sentence)>;
 
-  // Asks for the API's version. `registry` is HOST[:PORT].
+  // Asks for the API's version. `registry` is HOST[:PORT]. Without `login` credentials are looked
+  // up where they are wanted.
   static Result<Session> open(std::string_view registry, std::string_view repository,
-                              const policy::Settings& settings, Note note);
+                              const policy::Settings& settings, std::optional<Credentials> login,
+                              Note note);
 
   // For `path` below /v2/REPOSITORY/.
   Exchange exchange(const std::string& path, const std::string& accept,
