@@ -71,7 +71,7 @@ class Tree:
         tar.addfile(entry, io.BytesIO(text))
 
     def changes(self):
-        """Some fail, as they would for anybody who tries things."""
+        """Some fail, as they would for anybody who tries things. A pipe of an image has no special mode."""
         # An ordinary user could not look into a directory without `x` any more.
         modes = ["700", "1777", "4755"] + (["644"] if self.owners else [])
         lines = ["(cd /data"]
@@ -80,7 +80,7 @@ class Tree:
             lines.append(self.random.choice([
                 f"rm -rf {one}", f"rm -f {one}", f"rm -rf {one}; mkdir -p {one}", f"rm -rf {one}; mkdir -p {one}/fresh",
                 f"mkdir -p {one}", f"[ -p {one} ] || echo {number} > {one}", f"[ -p {one} ] || echo more >> {one}", f"ln {one} {other}", f"ln -s {one} {other}",
-                f"mv {one} {other}", f"chmod {self.random.choice(modes)} {one}", f"mkfifo {one}",
+                f"mv {one} {other}", f"[ -p {one} ] || chmod {self.random.choice(modes)} {one}", f"mkfifo {one}",
                 f"rm -rf {one}; echo file > {one}", f"touch -d '2001-02-03 04:05:06' {one}", f"cp -r {one} {other}",
                 f"chown 7:65535 {one}" if self.owners else f"chmod 755 {one}"]))
         return "\n".join(lines) + "\n) > /dev/null 2>&1\n"
