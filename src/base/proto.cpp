@@ -11,6 +11,7 @@ namespace {
 // Bytes that were taken are dropped from the front of the buffer only beyond this many, so that a
 // run of small frames does not move the rest each time.
 constexpr std::size_t kCompactAbove = 64 * 1024;
+constexpr std::size_t kPieceSize = 60 * 1024;
 
 template <typename Integer>
 void append_little_endian(std::string& out, Integer value) {
@@ -84,8 +85,27 @@ void encode_header(const Header& header, std::span<std::uint8_t, kHeaderSize> ou
   out[11] = static_cast<std::uint8_t>(header.reserved >> 8);
 }
 
+namespace {
+
+std::string encode_pieces(std::uint32_t stream, std::uint8_t detail, std::string_view payload) {
+  VERIFY(payload.size() <= kMaxOpen);
+  std::string out;
+  for (std::size_t at = 0; at < payload.size(); at += kPieceSize) {
+    Fields fields;
+    if (at == 0) fields.put_u32(Tag::kWhole, static_cast<std::uint32_t>(payload.size()));
+    fields.put(Tag::kPiece, payload.substr(at, kPieceSize));
+    out += at == 0 ? encode_frame(stream, FrameType::kOpen, detail, fields.bytes())
+                   : encode_frame(stream, FrameType::kControl, 0, fields.bytes());
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t detail,
                          std::string_view payload) {
+  if (type == FrameType::kOpen && payload.size() > kMaxPayload)
+    return encode_pieces(stream, detail, payload);
   VERIFY(payload.size() <= kMaxPayload);
   std::uint8_t header[kHeaderSize];
   encode_header({static_cast<std::uint32_t>(payload.size()), stream, type, detail, 0}, header);
@@ -153,21 +173,65 @@ void Decoder::feed(std::string_view bytes) {
   buffer_.append(bytes);
 }
 
-Result<std::optional<Frame>> Decoder::next() {
+// Final: what is buffered is nothing any more.
+Error Decoder::break_off(Error error) {
+  broken_ = std::move(error);
+  buffer_.clear();
+  pieces_.reset();
+  offset_ = 0;
+  return *broken_;
+}
+
+Result<std::optional<Frame>> Decoder::next_frame() {
   if (broken_) return fail(*broken_);
   if (buffered() < kHeaderSize) return std::optional<Frame>();
   const std::string_view rest = std::string_view(buffer_).substr(offset_);
   Result<Header> header = parse_header(rest.substr(0, kHeaderSize));
-  if (!header) {
-    broken_ = std::move(header).error();
-    buffer_.clear();
-    offset_ = 0;
-    return fail(*broken_);
-  }
+  if (!header) return fail(break_off(std::move(header).error()));
   if (rest.size() < kHeaderSize + header->length) return std::optional<Frame>();
   Frame frame{*header, std::string(rest.substr(kHeaderSize, header->length))};
   offset_ += kHeaderSize + header->length;
   return std::optional<Frame>(std::move(frame));
+}
+
+Status Decoder::add_piece(const Frame& frame) {
+  const bool first = frame.header.type == FrameType::kOpen;
+  TRY_ASSIGN(const FieldReader fields,
+             FieldReader::parse(frame.payload, FieldReader::Critical::kIgnore));
+  TRY_ASSIGN(const std::string_view piece, fields.text(Tag::kPiece));
+  if (first) {
+    TRY_ASSIGN(const std::uint64_t whole, fields.number(Tag::kWhole));
+    if (whole > kMaxOpen)
+      return fail(Error::invalid("frame: an OPEN of " + number_text(whole) + " bytes, at most " +
+                                 number_text(kMaxOpen) + " are allowed"));
+    pieces_ = {.header = frame.header, .whole = static_cast<std::size_t>(whole), .payload = {}};
+  } else if (frame.header.type != FrameType::kControl ||
+             frame.header.stream != pieces_->header.stream) {
+    return fail(Error::invalid("frame: another one between the pieces of an OPEN"));
+  }
+  if (piece.empty() || piece.size() > pieces_->whole - pieces_->payload.size())
+    return fail(Error::invalid("frame: an OPEN whose pieces are not as long as it says"));
+  pieces_->payload += piece;
+  return {};
+}
+
+Result<std::optional<Frame>> Decoder::next() {
+  for (;;) {
+    TRY_ASSIGN(std::optional<Frame> frame, next_frame());
+    if (!frame) return frame;
+    const bool begins = frame->header.type == FrameType::kOpen && frame->payload.size() >= 2 &&
+                        read_little_endian(std::string_view(frame->payload).substr(0, 2)) ==
+                            static_cast<std::uint16_t>(Tag::kWhole);
+    if (!begins && !pieces_) return frame;
+    if (begins && pieces_)
+      return fail(break_off(Error::invalid("frame: another one between the pieces of an OPEN")));
+    if (auto added = add_piece(*frame); !added) return fail(break_off(std::move(added).error()));
+    if (pieces_->payload.size() < pieces_->whole) continue;
+    Frame whole{pieces_->header, std::move(pieces_->payload)};
+    pieces_.reset();
+    whole.header.length = static_cast<std::uint32_t>(whole.payload.size());
+    return std::optional<Frame>(std::move(whole));
+  }
 }
 
 Fields& Fields::put(Tag tag, std::string_view value) {

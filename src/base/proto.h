@@ -25,6 +25,9 @@ inline constexpr std::uint16_t kVersion = 1;     // what we speak
 inline constexpr std::uint16_t kMinVersion = 1;  // the oldest that we still understand: one back
 inline constexpr std::uint32_t kHeaderSize = 12;
 inline constexpr std::uint32_t kMaxPayload = 64 * 1024;
+// Of an OPEN, which goes in pieces where it is longer than one payload: what Linux takes of
+// arguments and environment (2 MiB, each string 128 KiB), and what frames them.
+inline constexpr std::uint32_t kMaxOpen = 5 * 512 * 1024;
 inline constexpr std::uint32_t kMaxStreams = 256;            // open at once on one connection
 inline constexpr std::uint32_t kInitialCredit = 256 * 1024;  // bytes per channel, each direction
 
@@ -64,6 +67,7 @@ struct Frame {
 };
 
 // Little-endian, fixed: u32 length, u32 stream, u8 type, u8 detail, u16 reserved (zero).
+// encode_frame(): of an OPEN whose payload is longer than kMaxPayload several frames (kWhole).
 void encode_header(const Header& header, std::span<std::uint8_t, kHeaderSize> out);
 std::string encode_frame(std::uint32_t stream, FrameType type, std::uint8_t detail,
                          std::string_view payload);
@@ -81,8 +85,9 @@ Result<std::uint16_t> common_version(std::uint64_t peer_version, std::uint64_t p
 std::string hello_payload();
 Result<std::uint16_t> check_hello(std::string_view payload);
 
-// Takes bytes as they come and hands out whole frames. The first malformed byte is final: every
-// later call fails with the same error.
+// Takes bytes as they come and hands out whole frames, an OPEN that came in pieces as one. The
+// first malformed byte is final: every later call fails with the same error. Holds no more than a
+// frame and what was fed, and of an OPEN kMaxOpen.
 class Decoder {
  public:
   void feed(std::string_view bytes);
@@ -91,6 +96,16 @@ class Decoder {
   std::size_t buffered() const { return buffer_.size() - offset_; }
 
  private:
+  Result<std::optional<Frame>> next_frame();
+  Status add_piece(const Frame& frame);
+  Error break_off(Error error);
+
+  struct Pieces {
+    Header header;
+    std::size_t whole = 0;
+    std::string payload;
+  };
+  std::optional<Pieces> pieces_;  // of an OPEN
   std::string buffer_;
   std::size_t offset_ = 0;
   std::optional<Error> broken_;
@@ -101,6 +116,13 @@ class Decoder {
 // (kCritical): then it refuses the frame with "unimplemented". Repeated tags form a list in order.
 inline constexpr std::uint16_t kCritical = 0x8000;
 enum class Tag : std::uint16_t {
+  // A long OPEN: its first frame has kWhole (u32: bytes of its payload) and the first piece;
+  // CONTROL
+  // frames of the same stream follow, and nothing between, with a piece each. Critical: who does
+  // not
+  // know them would take the stream for one without fields.
+  kWhole = kCritical | 33,
+  kPiece = kCritical | 34,
   // hello
   kVersion = 1,
   kMinVersion = 2,

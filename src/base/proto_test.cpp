@@ -160,5 +160,78 @@ TEST(Fields, TakeAnErrorCodeThatNobodyKnowsForUnknown) {
   EXPECT_EQ(reader.error()->message(), "the peer gave no reason");
 }
 
+// ---- an OPEN that is longer than a frame
+
+std::string long_payload(std::size_t size) {
+  Fields fields;
+  fields.put(Tag::kArg, std::string(size, 'x'));
+  return fields.bytes();
+}
+
+TEST(ProtoLongOpen, ComesInPiecesAndIsOneFrame) {
+  for (const std::size_t size : {std::size_t{kMaxPayload} - 6, std::size_t{kMaxPayload} - 5,
+                                 std::size_t{300'000}, std::size_t{kMaxOpen} - 6}) {
+    const std::string payload = long_payload(size);
+    const std::string bytes = encode_frame(7, FrameType::kOpen, 1, payload) +
+                              encode_frame(7, FrameType::kData, 0, "behind");
+    Decoder decoder;
+    std::vector<Frame> frames;
+    for (std::size_t at = 0; at < bytes.size(); at += 10'000) {
+      decoder.feed(std::string_view(bytes).substr(at, 10'000));
+      for (auto frame = decoder.next(); frame.value().has_value(); frame = decoder.next())
+        frames.push_back(std::move(**frame));
+    }
+    ASSERT_EQ(frames.size(), 2u) << size;
+    EXPECT_EQ(frames[0].header.type, FrameType::kOpen);
+    EXPECT_EQ(frames[0].header.stream, 7u);
+    EXPECT_EQ(frames[0].header.detail, 1);
+    EXPECT_EQ(frames[0].header.length, payload.size());
+    EXPECT_EQ(frames[0].payload, payload);
+    EXPECT_EQ(frames[1].payload, "behind");
+  }
+}
+
+TEST(ProtoLongOpen, WhoDoesNotKnowPiecesRefusesTheFirst) {
+  const std::string bytes = encode_frame(7, FrameType::kOpen, 1, long_payload(100'000));
+  const auto first = FieldReader::parse(
+      std::string_view(bytes).substr(kHeaderSize, encoded_size(bytes) - kHeaderSize));
+  EXPECT_EQ(first.error().code(), Code::kUnimplemented);
+}
+
+TEST(ProtoLongOpen, WhatIsWrongBreaksTheConnection) {
+  const auto piece = [](std::string_view bytes) {
+    return Fields().put(Tag::kPiece, bytes).bytes();
+  };
+  const auto whole = [&](std::uint32_t size, std::string_view bytes) {
+    return Fields().put_u32(Tag::kWhole, size).bytes() + piece(bytes);
+  };
+  const auto open = [](std::string_view payload) {
+    return encode_frame(7, FrameType::kOpen, 1, payload);
+  };
+  const auto control = [](std::uint32_t stream, std::string_view payload) {
+    return encode_frame(stream, FrameType::kControl, 0, payload);
+  };
+  const std::string begun = open(whole(5, "abc"));
+  for (const std::string& bytes :
+       {open(whole(kMaxOpen + 1, "abc")), open(whole(2, "abc")), open(whole(5, "")),
+        open(Fields().put_u32(Tag::kWhole, 5).bytes()),
+        open(Fields().put(Tag::kWhole, "x").bytes()), begun + control(7, piece("def")),
+        begun + control(7, piece("")),
+        begun + control(7, Fields().put_u32(Tag::kSignal, 9).bytes()),
+        begun + control(9, piece("d")), begun + begun,
+        begun + encode_frame(7, FrameType::kData, 0, "d")}) {
+    Decoder decoder;
+    decoder.feed(bytes);
+    const auto frame = decoder.next();
+    ASSERT_FALSE(frame.has_value());
+    EXPECT_EQ(frame.error().code(), Code::kInvalidArgument);
+    decoder.feed(open("behind"));
+    EXPECT_FALSE(decoder.next().has_value());
+  }
+  Decoder decoder;
+  decoder.feed(begun + control(7, piece("de")));
+  EXPECT_EQ(decoder.next().value()->payload, "abcde");
+}
+
 }  // namespace
 }  // namespace caisson::proto

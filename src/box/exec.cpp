@@ -34,7 +34,7 @@ std::string two_numbers(std::uint16_t first, std::uint16_t second) {
 Error too_large(std::size_t size) {
   return Error::invalid("the command, its arguments and its environment are " +
                         std::to_string(size) + " bytes, at most " +
-                        std::to_string(proto::kMaxPayload) + " are allowed");
+                        std::to_string(proto::kMaxOpen) + " are allowed");
 }
 
 // The state of one exec stream while it is pumped.
@@ -304,7 +304,7 @@ Result<std::uint32_t> open_stream(Connection& connection, const Command& command
     fields.put(Tag::kPty, two_numbers(command.terminal->columns, command.terminal->rows));
   fields.put_u8(Tag::kStdin, command.input_fd >= 0 || !command.input.empty() ? 1 : 0);
   const std::string payload = fields.bytes() + more.bytes();
-  if (payload.size() > proto::kMaxPayload) return fail(too_large(payload.size()));
+  if (payload.size() > proto::kMaxOpen) return fail(too_large(payload.size()));
   const std::uint32_t stream = connection.new_stream();
   connection.send(stream, FrameType::kOpen, static_cast<std::uint8_t>(proto::Kind::kExec), payload);
   return stream;

@@ -273,9 +273,9 @@ TEST(RunExec, WhatCannotBeAskedForIsRefusedHere) {
     Connection connection(supervisor.take_client());
     EXPECT_FALSE(run_exec(connection, command({}), {}).has_value());
     EXPECT_FALSE(run_exec(connection, command({std::string("a\0b", 3)}), {}).has_value());
-    const auto large = run_exec(connection, command({std::string(70'000, 'x')}), {});
+    const auto large = run_exec(connection, command({std::string(2'700'000, 'x')}), {});
     ASSERT_FALSE(large.has_value());
-    EXPECT_NE(large.error().message().find("at most 65536"), std::string::npos);
+    EXPECT_NE(large.error().message().find("at most 2621440"), std::string::npos);
   }
 }
 

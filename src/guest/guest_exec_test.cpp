@@ -34,6 +34,24 @@ TEST(Exec, OutputErrorAndExitCode) {
   EXPECT_GT(seen.end().number(Tag::kPeakRss).value(), 100'000u);
 }
 
+// As much as Linux takes of a program's arguments: 128 KiB of one, 2 MiB of all.
+TEST(Exec, TakesAsManyArgumentsAsLinux) {
+  GuestProcess guest;
+  const auto run = [&](std::size_t count, std::size_t size) {
+    std::vector<std::string> command = {"sh", "-c", "echo $# ${#1}", "x"};
+    for (std::size_t i = 0; i < count; ++i) command.emplace_back(size, 'a');
+    return guest.finish_stream(guest.open(Kind::kExec, GuestProcess::command(command)));
+  };
+  EXPECT_EQ(run(1, 131'071).output, "1 131071\n");
+  EXPECT_EQ(run(15, 131'071).output, "15 131071\n");
+  const Seen too_long = run(1, 131'072);
+  EXPECT_FALSE(too_long.started);
+  EXPECT_EQ(too_long.end().number(Tag::kErrorErrno).value(), static_cast<std::uint64_t>(E2BIG));
+  const Seen too_many = run(17, 131'071);
+  EXPECT_FALSE(too_many.started);
+  EXPECT_EQ(too_many.end().number(Tag::kErrorErrno).value(), static_cast<std::uint64_t>(E2BIG));
+}
+
 TEST(Exec, WorksOverPipes) {
   GuestProcess guest(Transport::kPipes);
   const std::uint32_t stream =

@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "http/text.h"
-#include "io/race.h"
-#include "io/relay.h"
 
 namespace caisson::http {
 
@@ -18,7 +16,6 @@ constexpr std::size_t kMostHead = 64 * 1024;
 constexpr std::size_t kMostHeaders = 256;
 constexpr unsigned kMostInterim = 16;
 constexpr std::size_t kRoom = 16 * 1024;
-constexpr std::size_t kPiece = 64 * 1024;
 // In which a backend takes nothing of what it is sent.
 constexpr std::chrono::seconds kWriteTime{60};
 
@@ -114,112 +111,6 @@ std::unique_ptr<io::Stream> ClientExchange::release() {
   // Bytes behind the answer are nobody's.
   if (!stays_ || !sent_ || !decoder_.done() || !buffer_.empty()) return nullptr;
   return std::move(stream_);
-}
-
-// ---- forward
-// --------------------------------------------------------------------------------------
-
-namespace {
-
-bool asks_for_upgrade(const RequestHead& head) {
-  return head.headers.has("upgrade") && has_word(head.headers, "connection", "upgrade");
-}
-
-// What of the client's head is for the backend too.
-RequestHead passed_on(RequestHead head) {
-  const bool upgrade = asks_for_upgrade(head);
-  const std::string protocol = head.headers.joined("upgrade");
-  remove_hop_by_hop(head.headers);
-  head.headers.remove("expect");  // the body follows at once
-  head.minor_version = 1;
-  if (!head.headers.has("host")) head.headers.add("Host", "localhost");
-  if (upgrade) head.headers.add("Connection", "Upgrade").add("Upgrade", protocol);
-  return head;
-}
-
-enum class Watch : std::uint8_t { kClient, kNobody };
-
-// How it ended: the side that ends first says so. The other one is cancelled and does not know.
-using Outcome = std::optional<Status>;
-
-// The client has gone, or broke its body off: the backend must not take a part for the whole.
-void give_up(ClientExchange& backend, Outcome& outcome) {
-  if (outcome.has_value()) return;
-  backend.stream().close(io::Stream::Close::kReset);
-  outcome = fail(Error::unavailable("the client has gone"));
-}
-
-// Returns only where the client has gone; whoever waits for the answer ends it else.
-Async<void> pass_request(Exchange& exchange, ClientExchange& backend, Watch watch,
-                         Outcome& outcome) {
-  for (;;) {
-    const auto piece = co_await exchange.read_some(kPiece);
-    if (!piece.has_value()) {
-      give_up(backend, outcome);
-      co_return;
-    }
-    if (piece->empty()) break;
-    // A backend that takes no more may answer all the same.
-    const Status written = co_await backend.write(*piece);
-    if (!written.has_value()) break;
-  }
-  const Status ignored = co_await backend.end();
-  if (watch == Watch::kClient) {
-    co_await exchange.wait_gone();
-    if (exchange.gone()) {
-      give_up(backend, outcome);
-      co_return;
-    }
-  }
-  for (;;) co_await io::Loop::sleep(std::chrono::hours(24));
-}
-
-Async<Status> switch_protocols(Exchange& exchange, ClientExchange& backend, ResponseHead head) {
-  const std::string protocol = head.headers.joined("upgrade");
-  remove_hop_by_hop(head.headers);
-  head.headers.add("Upgrade", protocol);
-  CO_TRY_ASSIGN(Exchange::Upgraded upgraded, co_await exchange.upgrade(std::move(head)));
-  backend.stream().set_timeout({});
-  co_await io::relay(*upgraded.stream, std::move(upgraded.early), backend.stream(),
-                     backend.take_early());
-  co_return Status();
-}
-
-Async<Status> pass_answer(Exchange& exchange, ClientExchange& backend) {
-  CO_TRY_ASSIGN(ResponseHead head, co_await backend.read_head());
-  if (head.status == 101) co_return co_await switch_protocols(exchange, backend, std::move(head));
-  remove_hop_by_hop(head.headers);
-  CO_TRY(co_await exchange.begin(std::move(head)));
-  for (;;) {
-    CO_TRY_ASSIGN(const std::string piece, co_await backend.read_some(kPiece));
-    if (piece.empty()) break;
-    CO_TRY(co_await exchange.write(piece));
-  }
-  co_return co_await exchange.end();
-}
-
-Async<void> answer_side(Exchange& exchange, ClientExchange& backend, Outcome& outcome) {
-  Status status = co_await pass_answer(exchange, backend);
-  if (!outcome.has_value()) outcome = std::move(status);
-}
-
-}  // namespace
-
-Async<Status> forward(Exchange& exchange, RequestHead head, std::unique_ptr<io::Stream> stream) {
-  ClientExchange backend(std::move(stream));
-  // Seeing the client go takes reading ahead, after which a connection cannot be handed over.
-  const Watch watch = asks_for_upgrade(head) ? Watch::kNobody : Watch::kClient;
-  Framing body{.kind = Framing::Kind::kChunked};
-  if (const auto length = exchange.body_length(); length.has_value())
-    body = {*length == 0 ? Framing::Kind::kNone : Framing::Kind::kLength, *length};
-  CO_TRY(co_await backend.send(passed_on(std::move(head)), body));
-  Outcome outcome;
-  co_await io::race(pass_request(exchange, backend, watch, outcome),
-                    answer_side(exchange, backend, outcome));
-  if (outcome->has_value() || exchange.gone()) co_return Status();
-  if (!exchange.begun()) co_return std::move(*outcome);
-  exchange.abort();
-  co_return Status();
 }
 
 }  // namespace caisson::http

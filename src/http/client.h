@@ -1,7 +1,7 @@
 // The client side of HTTP/1.1 over a stream that stands already: one request, one answer.
 //
-// For the proxy to servers inside sandboxes: what answers is hostile, so it is read by the same
-// strict codec, within bounds. Belongs to the loop.
+// For the command line's requests to a server: what answers may be anybody, so it is read by the
+// same strict codec as a client's requests, within bounds. Belongs to the loop.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,6 @@ class ClientExchange {
   std::unique_ptr<io::Stream> release();
 
   io::Stream& stream() { return *stream_; }
-  // After an answer 101: what came behind its head.
-  std::string take_early() { return std::move(buffer_); }
 
  private:
   // False: the peer has ended.
@@ -54,13 +52,5 @@ class ClientExchange {
   std::string buffer_;
   BodyDecoder decoder_;
 };
-
-// Passes the request of `exchange` on to `backend`, and its answer back: body and answer in pieces
-// and at once, upgrades (101) as bare bytes. `head` is what the backend is to see (the caller's
-// copy of the request's head, changed as it likes); what is meant for one connection alone and the
-// framing are dealt with here. Returns when all is over. Error: there was no answer to pass on and
-// nothing was sent to the client (the caller answers, with 502 for example).
-io::Async<Status> forward(Exchange& exchange, RequestHead head,
-                          std::unique_ptr<io::Stream> backend);
 
 }  // namespace caisson::http

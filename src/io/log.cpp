@@ -1,5 +1,6 @@
 #include "io/log.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -96,7 +97,12 @@ struct Log::Queue {
 
 Log::Log(int descriptor, Level least, std::size_t most_queued)
     : queue_(std::make_shared<Queue>(descriptor)), least_(least), most_queued_(most_queued) {
+  // Signals are for others; a reader that has gone is an error of write() there.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([queue = queue_] { Queue::run(queue); }).detach();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Log::~Log() {

@@ -54,10 +54,10 @@ Status Supervisor::open_command(std::uint64_t id, const proto::Frame& frame,
   if (descriptors.size() > births)
     ours.put_u8(Tag::kCgroup, static_cast<std::uint8_t>(descriptors.size() - births));
   const std::string payload = frame.payload + ours.bytes();
-  if (payload.size() > proto::kMaxPayload)
+  if (payload.size() > proto::kMaxOpen)
     return fail(
         Error::invalid("arguments and environment, the image's included, are longer "
-                       "than 64 KiB together"));
+                       "than 2.5 MiB together"));
 
   // Who opened a kept command reads it as all others do.
   Stream& stream = add_stream(keep ? 0 : id, keep ? 0 : frame.header.stream, Kind::kExec);

@@ -100,8 +100,10 @@ void put_owner(proto::Fields& fields, const Account& account) {
 
 Result<std::unique_ptr<BoxStream>> open_stream(const Request& request, proto::Kind kind,
                                                const proto::Fields& fields) {
-  if (fields.bytes().size() > proto::kMaxPayload) {
-    return fail(Error::invalid("the request is longer than 64 KiB"));
+  const std::size_t most = kind == proto::Kind::kExec ? proto::kMaxOpen : proto::kMaxPayload;
+  if (fields.bytes().size() > most) {
+    return fail(Error::invalid("the request has " + std::to_string(fields.bytes().size()) +
+                               " bytes; allowed are " + std::to_string(most)));
   }
   TRY_ASSIGN(fleet::BoxClient * client, request.sandbox->client());
   return client->open(kind, fields);

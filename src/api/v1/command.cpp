@@ -17,7 +17,7 @@ constexpr std::size_t kMostUser = 256;
 constexpr std::int64_t kMostBytes = 1ll << 50;
 
 Status put_program(const Object& body, proto::Fields& open) {
-  TRY_ASSIGN(const auto command, body.texts("command", kMostArguments, proto::kMaxPayload));
+  TRY_ASSIGN(const auto command, body.texts("command", kMostArguments, proto::kMaxOpen));
   if (!command.has_value() || command->empty() || command->front().empty())
     return fail(policy::wrong("command", "nothing", "an array of a program and its arguments"));
   for (const std::string& argument : *command) {
@@ -63,10 +63,10 @@ Result<proto::Fields> read_command(const Object& body, const fleet::Served& sand
 }
 
 Status check_size(const proto::Fields& open) {
-  if (open.bytes().size() <= proto::kMaxPayload) return {};
+  if (open.bytes().size() <= proto::kMaxOpen) return {};
   return fail(policy::wrong("command and env",
                             std::to_string(open.bytes().size()) + " bytes together",
-                            "at most " + std::to_string(proto::kMaxPayload)));
+                            "at most " + std::to_string(proto::kMaxOpen)));
 }
 
 Result<std::string> read_terminal(const Object& size) {
