@@ -290,7 +290,7 @@ io::Async<void> Program::start() {
              {{"running", adopted->running},
               {"paused", adopted->paused},
               {"lost", adopted->lost},
-              {"of_another_version", adopted->foreign},
+              {"unreached", adopted->unreached},
               {"ended", ended}});
   const auto cleaned = co_await templates_->prepare();
   if (!cleaned.has_value())

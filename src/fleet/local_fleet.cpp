@@ -49,7 +49,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   std::map<std::string, std::size_t, std::less<>> creating;  // by team
   std::vector<Noted> noted;                                  // to be written
   std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
-  std::set<std::string> foreign;  // the host's ids
+  std::set<std::string> unreached;  // the host's ids
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -467,9 +467,9 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
   for (Record& record : records) {
     const std::string id = record.view.id;
     auto client = co_await state->reach(record.host_id);
-    if (!client.has_value() && client.error().code() == Code::kUnimplemented) {
-      ++adopted.foreign;
-      state->foreign.insert(record.host_id);
+    if (!client.has_value() && client.error().code() != Code::kNotFound) {
+      ++adopted.unreached;
+      state->unreached.insert(record.host_id);
       continue;
     }
     if (!client.has_value()) {
@@ -672,7 +672,7 @@ Result<std::vector<Sample>> LocalFleet::samples(std::string_view team, std::stri
 }
 
 std::set<std::string> LocalFleet::host_ids() const {
-  std::set<std::string> ids = state_->foreign;
+  std::set<std::string> ids = state_->unreached;
   for (const auto& [id, entry] : state_->entries) ids.insert(entry.record.host_id);
   return ids;
 }

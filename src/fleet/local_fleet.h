@@ -51,13 +51,13 @@ class LocalFleet final : public Fleet {
   ~LocalFleet() override;
 
   struct Adopted {
-    // `foreign`: their supervisors speak no version of ours.
-    std::size_t running = 0, paused = 0, lost = 0, foreign = 0;
+    // `unreached`: their supervisors are there, but speak no version of ours, or do not answer.
+    std::size_t running = 0, paused = 0, lost = 0, unreached = 0;
   };
-  // Once, before anything else: takes up the sandboxes of an earlier server. Foreign ones are left
-  // as they are, with their records, to a server that knows them.
+  // Once, before anything else: takes up the sandboxes of an earlier server. What is
+  // unreached is left as it is, with its record, to a server that knows more.
   io::Async<Result<Adopted>> adopt();
-  // The host's ids of those that it has, and of foreign ones.
+  // The host's ids of those that it has, and of those that are unreached.
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();

@@ -576,7 +576,7 @@ TEST_F(LocalFleetTest, SandboxesOfAnotherVersionAreLeftToAServerThatKnowsThem) {
   host_.speak(proto::kVersion + 2, proto::kVersion + 1);
   with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     const auto adopted = co_await fleet.adopt();
-    EXPECT_EQ(adopted->foreign, 1u);
+    EXPECT_EQ(adopted->unreached, 1u);
     EXPECT_EQ(adopted->lost, 0u);
     EXPECT_EQ(test.kept_.size(), 1u);
     EXPECT_TRUE(fleet.host_ids().contains(id));

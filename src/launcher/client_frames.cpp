@@ -102,10 +102,12 @@ void Supervisor::read_credit(std::uint64_t id) {
 Status Supervisor::take_from_client(std::uint64_t id, const proto::Frame& frame) {
   Client& client = clients_.at(id);
   if (!client.greeted) {
-    TRY(check_hello(frame));
-    client.greeted = true;
+    // Also to whoever is dropped for speaking other versions, who then knows why.
     client.peer.send(Peer::Lane::kUrgent, 0, FrameType::kHello, 0, hello());
-    return {};
+    client.greeted = true;
+    auto checked = check_hello(frame);
+    if (!checked.has_value()) client.peer.flush();
+    return checked;
   }
   if (frame.header.stream == 0) return take_request(id, frame);
   if (must_wait(id, frame)) return {};
