@@ -19,6 +19,15 @@ using maker::Recipe;
 // Errors: those of Host::connect() and BoxClient::connect().
 io::Async<Result<std::unique_ptr<BoxClient>>> reach(io::Loop& loop, Host& host, std::string id);
 
+// Has a sandbox made and connects to it. One piece of work for the loop's pool: a connection of its
+// own would wait behind all that others want to have made. Errors: those of Host::make() and
+// reach(); nothing is left then.
+struct Reached {
+  Made made;
+  std::unique_ptr<BoxClient> client;
+};
+io::Async<Result<Reached>> make_and_reach(io::Loop& loop, Host& host, Recipe recipe);
+
 // Ends a sandbox of this host if it is there, whoever has it; waits until it has, some seconds at
 // most.
 io::Async<void> end_sandbox(io::Loop& loop, Host& host, std::string id);

@@ -55,14 +55,8 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
 };
 
 io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
-  auto job = [&makes = host, recipe] { return makes.make(recipe); };
-  CO_TRY_ASSIGN(Made made, co_await loop.in_pool(std::move(job)));
-  auto client = co_await reach(loop, host, made.id);
-  if (!client.has_value()) {
-    co_await end_sandbox(loop, host, made.id);
-    co_return fail(std::move(client).error());
-  }
-  co_return Ready{.made = std::move(made), .client = std::move(*client)};
+  CO_TRY_ASSIGN(Reached made, co_await make_and_reach(loop, host, std::move(recipe)));
+  co_return Ready{.made = std::move(made.made), .client = std::move(made.client)};
 }
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
