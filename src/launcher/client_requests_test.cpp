@@ -78,6 +78,19 @@ TEST(ClientRequests, TheDeadlineIsMovedBothWays) {
   EXPECT_GT(state.told[0].deadline_ms, state.told[1].deadline_ms);
 }
 
+TEST(ClientRequests, WhoSpeaksAnotherVersionIsToldOursAndDropped) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  Line stranger = scene.connect(hello_frame(proto::kVersion + 2, proto::kVersion + 1));
+  EXPECT_FALSE(stranger.next().has_value());
+  EXPECT_TRUE(stranger.greeted);
+  // One version on is no stranger.
+  Line next = scene.connect(hello_frame(proto::kVersion + 1, proto::kVersion));
+  static_cast<void>(answer(next, request(ControlOperation::kUsage)));
+  EXPECT_TRUE(next.greeted);
+  EXPECT_FALSE(state.killed);
+}
+
 TEST(ClientRequests, ADeadlineOfZeroEndsItAtOnceWithAnAnswer) {
   BoxState state;
   Scene scene(kept_plan(), state);

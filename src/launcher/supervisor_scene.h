@@ -127,18 +127,19 @@ class FakeBox final : public wall::Box {
   Fd channel_, end_;
 };
 
-inline std::string hello_frame() {
-  return proto::encode_frame(0, FrameType::kHello, 0,
-                             proto::Fields()
-                                 .put_u32(Tag::kVersion, proto::kVersion)
-                                 .put_u32(Tag::kMinVersion, proto::kMinVersion)
-                                 .bytes());
+inline std::string hello_frame(std::uint16_t version = proto::kVersion,
+                               std::uint16_t least = proto::kMinVersion) {
+  return proto::encode_frame(
+      0, FrameType::kHello, 0,
+      proto::Fields().put_u32(Tag::kVersion, version).put_u32(Tag::kMinVersion, least).bytes());
 }
 
 // One end of a framed connection: blocking, with a deadline.
 class Line {
  public:
-  explicit Line(Fd socket) : socket_(std::move(socket)) { raw(hello_frame()); }
+  explicit Line(Fd socket, std::string_view hello = hello_frame()) : socket_(std::move(socket)) {
+    raw(hello);
+  }
 
   void raw(std::string_view bytes, std::span<const int> descriptors = {}) {
     while (!bytes.empty()) {
@@ -163,7 +164,10 @@ class Line {
       EXPECT_TRUE(frame.has_value());
       if (!frame) return std::nullopt;
       if (frame->has_value()) {
-        if ((*frame)->header.type == FrameType::kHello) continue;
+        if ((*frame)->header.type == FrameType::kHello) {
+          greeted = true;
+          continue;
+        }
         return std::move(**frame);
       }
       pollfd entry{socket_.get(), POLLIN, 0};
@@ -184,6 +188,7 @@ class Line {
   }
   void hang_up() { socket_.reset(); }
   std::size_t descriptors_seen = 0;  // that have come so far
+  bool greeted = false;              // by the peer's HELLO
 
  private:
   Fd socket_;
@@ -234,11 +239,11 @@ class Scene {
     thread_.join();
   }
 
-  Line connect() {
+  Line connect(std::string_view hello = hello_frame()) {
     Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), address_size_),
               0);
-    return Line(std::move(socket));
+    return Line(std::move(socket), hello);
   }
   // Opens an exec and returns the guest's number for it.
   std::uint32_t open(Line& client, std::uint32_t stream, const proto::Fields& more = {}) {
