@@ -28,6 +28,8 @@ class Restart(Case):
         running, paused, dead = self.create(metadata={"a": "b"}, envVars={"X": "secret"}), self.create(), self.create()
         pid = self.start(running, "while sleep 0.1; do echo x >>/tmp/ticks; done")
         self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/pause", {})[0], 204)
+        status, watcher = self.ask("POST", "/filesystem.Filesystem/CreateWatcher", {"path": "/tmp"}, running)
+        self.assertEqual(status, 200, watcher)
         before = self.listed()
         self.ask("GET", f"/v2/sandboxes/{running['sandboxID']}/logs")  # what is logged is written by then
 
@@ -54,6 +56,9 @@ class Restart(Case):
             lambda: len(self.ask("GET", "/files?path=/tmp/ticks", sandbox=running)[1]) > ticks, 10))
         self.assertEqual(self.ask("GET", "/envs", sandbox=running)[1]["X"], "secret")
         self.assertEqual(self.ask("POST", f"/sandboxes/{paused['sandboxID']}/connect", {"timeout": 60})[0], 201)
+        # A watch that is polled was the old server's: its client hears what E2B's clients know as its end.
+        status, answer = self.ask("POST", "/filesystem.Filesystem/GetWatcherEvents", watcher, running)
+        self.assertEqual((status, json.loads(answer)["code"]), (404, "not_found"))
         # The logs go on, and that of one that is gone can be read.
         messages = {name: [entry["message"] for entry in self.ask("GET", f"/v2/sandboxes/{name}/logs")[1]["logs"]]
                     for name in (running["sandboxID"], paused["sandboxID"], dead["sandboxID"])}

@@ -43,6 +43,14 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
+// Memory, time, the other thread, ending: of every task.
+constexpr int kAlways[] = {
+    SYS_brk,        SYS_mmap,   SYS_munmap,         SYS_mremap,       SYS_madvise,
+    SYS_mprotect,   SYS_futex,  SYS_clock_gettime,  SYS_getrandom,    SYS_getpid,
+    SYS_gettid,     SYS_tgkill, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_exit,
+    SYS_exit_group,
+};
+
 constexpr int kUnpackAllowed[] = {
     // bytes in and out
     SYS_read,
@@ -62,25 +70,8 @@ constexpr int kUnpackAllowed[] = {
     SYS_fstat,
     SYS_statx,
     SYS_ftruncate,
-    // memory, time, ending
-    SYS_brk,
-    SYS_mmap,
-    SYS_munmap,
-    SYS_mremap,
-    SYS_madvise,
-    SYS_mprotect,
-    SYS_futex,
-    SYS_clock_gettime,
     SYS_gettimeofday,
-    SYS_getrandom,
-    SYS_getpid,
-    SYS_gettid,
     SYS_geteuid,
-    SYS_tgkill,
-    SYS_rt_sigprocmask,
-    SYS_rt_sigreturn,
-    SYS_exit,
-    SYS_exit_group,
 #ifdef SYS_unlink  // the older calls, where the C library still makes them
     SYS_open,
     SYS_stat,
@@ -119,45 +110,11 @@ constexpr int kPackAllowed[] = {
     SYS_getdents64,
     SYS_readlinkat,
     SYS_fgetxattr,
-    // memory, time, ending
-    SYS_brk,
-    SYS_mmap,
-    SYS_munmap,
-    SYS_mremap,
-    SYS_madvise,
-    SYS_mprotect,
-    SYS_futex,
-    SYS_clock_gettime,
-    SYS_getrandom,
-    SYS_getpid,
-    SYS_gettid,
-    SYS_tgkill,
-    SYS_rt_sigprocmask,
-    SYS_rt_sigreturn,
-    SYS_exit,
-    SYS_exit_group,
 };
 
 constexpr int kUncompressAllowed[] = {
     // bytes in
     SYS_read,
-    // memory, the other thread, ending
-    SYS_brk,
-    SYS_mmap,
-    SYS_munmap,
-    SYS_mremap,
-    SYS_madvise,
-    SYS_mprotect,
-    SYS_futex,
-    SYS_clock_gettime,
-    SYS_getrandom,
-    SYS_getpid,
-    SYS_gettid,
-    SYS_tgkill,
-    SYS_rt_sigprocmask,
-    SYS_rt_sigreturn,
-    SYS_exit,
-    SYS_exit_group,
 };
 
 Status filter_system_calls(WorkerTask task) {
@@ -176,6 +133,7 @@ Status filter_system_calls(WorkerTask task) {
       program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     }
   };
+  allow(kAlways);
   switch (task) {
     case WorkerTask::kUnpack:
       allow(kUnpackAllowed);
