@@ -85,6 +85,9 @@ Status hold(Connection& connection, Held held) {
 }
 
 Result<wall::Handouts> hold_layer(Connection& connection) {
+  // What an earlier answer may have left.
+  while (connection.take_descriptor().valid()) {
+  }
   TRY_ASSIGN(const std::string answer, ask(connection, request(ControlOperation::kHold)));
   TRY_ASSIGN(const auto fields, proto::FieldReader::parse(answer));
   TRY_ASSIGN(const std::string_view text, fields.text(Tag::kHandouts));

@@ -214,12 +214,15 @@ std::uint64_t ImageInfo::rootfs_entries() const {
   return entries;
 }
 
-std::vector<RootfsInfo> Store::stack_of(const std::string& chain) {
+Result<std::vector<RootfsInfo>> Store::stack_of(const std::string& chain) {
   std::vector<RootfsInfo> stack;
   // A stack that is damaged could go round.
   for (std::string next = chain; !next.empty() && stack.size() <= kMostStacked;) {
     auto info = read_rootfs(next);
-    if (!info.has_value()) break;
+    if (!info.has_value()) {
+      if (info.error().code() == Code::kNotFound) break;
+      return fail(std::move(info).error());
+    }
     next = info->below;
     stack.push_back(std::move(*info));
   }
@@ -322,7 +325,7 @@ Result<ImageInfo> Store::info(const std::string& image_id) {
   auto rootfs = read_rootfs(info.record.chain);
   if (rootfs.has_value()) {
     info.rootfs = std::move(*rootfs);
-    info.below = stack_of(info.rootfs->below);
+    TRY_ASSIGN(info.below, stack_of(info.rootfs->below));
   } else if (rootfs.error().code() != Code::kNotFound) {
     return fail(std::move(rootfs).error());
   }

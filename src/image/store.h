@@ -300,7 +300,8 @@ class Store {
   Result<std::optional<OpenRootfs>> open_rootfs(const std::string& chain,
                                                 const std::string& image_name);
   // Of the chain and what it lies over, top first; as far as they are here.
-  std::vector<RootfsInfo> stack_of(const std::string& chain);
+  // Ends where one is not there. Error: one cannot be read.
+  Result<std::vector<RootfsInfo>> stack_of(const std::string& chain);
 
   Status check_content(const ImageContent& content);
   bool mounts_erofs();
@@ -323,7 +324,7 @@ class Store {
   Status place_or_discard(Workspace workspace, RootfsInfo rootfs);
   Status make_way(const std::string& chain);
   std::optional<ImageRecord> whole_record(const std::string& image_id);
-  void add_rootfs(ImageInfo& info);
+  Status add_rootfs(ImageInfo& info);
   Result<ImageInfo> write_record(const ImageContent& content);
 
   // All of these under `work` and `lock`.

@@ -166,7 +166,9 @@ bool Store::is_usable(const std::vector<RootfsInfo>& stack) {
 
 // Whether the chain is here in a form that this process can use. Another one makes way.
 Result<bool> Store::has_usable_rootfs(const std::string& chain) {
-  if (is_usable(stack_of(chain))) return true;
+  // What cannot be read makes way.
+  const auto stack = stack_of(chain);
+  if (stack.has_value() && is_usable(*stack)) return true;
   const auto info = read_rootfs(chain);
   if (!info.has_value() && info.error().code() == Code::kNotFound && !has_rootfs(chain)) {
     return false;
@@ -235,7 +237,7 @@ Result<RootfsInfo> Store::make_delta(const ImageContent& content, RootfsForm for
 Result<bool> Store::delta_into_place(const ImageContent& content, const std::string& chain,
                                      const std::string& below, const UnpackLimits& limits,
                                      const Progress& progress) {
-  const std::vector<RootfsInfo> stack = stack_of(below);
+  TRY_ASSIGN(const std::vector<RootfsInfo> stack, stack_of(below));
   if (!is_usable(stack) || stack.size() == kMostStacked) return false;
   TRY_ASSIGN(const RootfsForm form, preferred_form());
   if (form == RootfsForm::kErofs && !erofs_shows_attributes(directory_.get())) return false;
@@ -243,9 +245,16 @@ Result<bool> Store::delta_into_place(const ImageContent& content, const std::str
   auto rootfs = make_delta(content, form, stack.front(), workspace, limits, progress);
   if (!rootfs.has_value()) {
     if (!discard(std::move(workspace)).has_value()) errno = 0;
-    // Flattening says what is wrong with a layer that is bad in itself.
-    if (rootfs.error().code() == Code::kInvalidArgument) return false;
-    return fail(std::move(rootfs).error());
+    // Flattening says what is wrong with a layer that is bad in itself; and there are file systems
+    // that take no marks of an overlay.
+    switch (rootfs.error().code()) {
+      case Code::kInvalidArgument:
+      case Code::kPermissionDenied:
+      case Code::kUnimplemented:
+        return false;
+      default:
+        return fail(std::move(rootfs).error());
+    }
   }
   rootfs->chain = chain;
   TRY(place_or_discard(std::move(workspace), std::move(*rootfs)));
@@ -311,12 +320,13 @@ std::optional<ImageRecord> Store::whole_record(const std::string& image_id) {
   return std::move(*record);
 }
 
-void Store::add_rootfs(ImageInfo& info) {
-  std::vector<RootfsInfo> stack = stack_of(info.record.chain);
-  if (stack.empty()) return;
+Status Store::add_rootfs(ImageInfo& info) {
+  TRY_ASSIGN(std::vector<RootfsInfo> stack, stack_of(info.record.chain));
+  if (stack.empty()) return {};
   info.rootfs = std::move(stack.front());
   stack.erase(stack.begin());
   info.below = std::move(stack);
+  return {};
 }
 
 Result<ImageInfo> Store::write_record(const ImageContent& content) {
@@ -324,7 +334,7 @@ Result<ImageInfo> Store::write_record(const ImageContent& content) {
   TRY_ASSIGN(info.record.id, put_blob(content.config));
   if (auto known = whole_record(info.record.id); known && content.manifest.empty()) {
     info.record = std::move(*known);
-    add_rootfs(info);
+    TRY(add_rootfs(info));
     return info;
   }
   if (!content.manifest.empty()) {
@@ -347,7 +357,7 @@ Result<ImageInfo> Store::write_record(const ImageContent& content) {
     if (!info.record.manifest.empty()) unmark(info.record.manifest);
     for (const LayerRef& layer : info.record.layers) unmark(layer.blob.digest);
   }
-  add_rootfs(info);
+  TRY(add_rootfs(info));
   return info;
 }
 

@@ -160,7 +160,8 @@ Result<Store::Reachable> Store::reachable(const std::vector<std::string>& cached
       return fail(std::move(record).error());
     }
     reached.chains.insert(record->chain);
-    for (const RootfsInfo& rootfs : stack_of(record->chain)) reached.chains.insert(rootfs.below);
+    TRY_ASSIGN(const std::vector<RootfsInfo> stack, stack_of(record->chain));
+    for (const RootfsInfo& rootfs : stack) reached.chains.insert(rootfs.below);
     reached.blobs.insert(id);
     if (!record->manifest.empty()) reached.blobs.insert(record->manifest);
     for (const LayerRef& layer : record->layers) reached.blobs.insert(layer.blob.digest);

@@ -55,7 +55,8 @@ void Supervisor::begin_hold(std::uint64_t id, const proto::Fields& head) {
 void Supervisor::hold_when_started() {
   if (!hold_asked_) return;
   const bool starts = frozen_ == Frozen::kNo && starts_something();
-  if (starts && sys::monotonic_us() < hold_by_us_) return;
+  // What writes files is in no group that could be frozen: it is let finish, but not for ever.
+  if ((starts || transfers_something()) && sys::monotonic_us() < hold_by_us_) return;
   const Asked asked = std::move(*std::exchange(hold_asked_, std::nullopt));
   std::vector<Fd> descriptors;
   const auto held = starts
@@ -66,17 +67,17 @@ void Supervisor::hold_when_started() {
   send_answer(asked.client, asked.head, held, std::move(descriptors));
 }
 
+bool Supervisor::transfers_something() const {
+  return std::ranges::any_of(streams_,
+                             [](const auto& entry) { return entry.second.kind == Kind::kFile; });
+}
+
 Result<proto::Fields> Supervisor::hold(std::vector<Fd>& descriptors) {
-  for (const Fd* file : {&layer_.layer, &layer_.record}) {
-    TRY_ASSIGN(Fd copy, copy_of(*file));
-    descriptors.push_back(std::move(copy));
-  }
-  if (frozen_ == Frozen::kNo) {
-    if (auto frozen = box_->freeze(); !frozen) {
-      descriptors.clear();
-      return fail(std::move(frozen).error());
-    }
-  }
+  TRY_ASSIGN(Fd layer, copy_of(layer_.layer));
+  TRY_ASSIGN(Fd record, copy_of(layer_.record));
+  if (frozen_ == Frozen::kNo) TRY(box_->freeze());
+  descriptors.push_back(std::move(layer));
+  descriptors.push_back(std::move(record));
   proto::Fields result;
   result.put(Tag::kHandouts, wall::encode_handouts(layer_));
   return result;
@@ -101,8 +102,9 @@ bool Supervisor::must_wait(std::uint64_t id, const proto::Frame& frame) {
     return waiting.client == id && waiting.frame.header.stream == frame.header.stream;
   };
   const bool opens = frame.header.type == FrameType::kOpen;
-  const bool waits =
-      opens ? holder_ != 0 || reboot_.has_value() : std::ranges::any_of(waiting_, of_stream);
+  // Nothing overtakes what waits already.
+  const bool waits = opens ? holder_ != 0 || reboot_.has_value() || !waiting_.empty()
+                           : std::ranges::any_of(waiting_, of_stream);
   if (!waits) return false;
   if (waiting_.size() >= kMostWaiting ||
       waiting_bytes_ + frame.payload.size() > kMostWaitingBytes) {
@@ -153,7 +155,10 @@ Status Supervisor::reboot(std::uint64_t id, const proto::Fields& head,
   const bool freezes = fields.number_or_none(Tag::kFrozen).value_or(0) != 0;
   end_commands_for(Verdict::kCancelled, "", "the sandbox was booted anew");
   for (auto& [number, stream] : streams_) {
-    if (stream.command != nullptr) kill_command(number, stream);
+    if (stream.command == nullptr) continue;
+    // The sandbox outlives also the one that it was to end with.
+    if (stream.kept != nullptr) stream.kept->ends_sandbox = false;
+    kill_command(number, stream);
   }
   // What is frozen dies when it is not any more (cgroup v1).
   if (frozen_ == Frozen::kYes) {

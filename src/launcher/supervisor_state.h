@@ -147,6 +147,7 @@ class Supervisor {
   void begin_hold(std::uint64_t id, const proto::Fields& head);
   // As freeze_when_started().
   void hold_when_started();
+  bool transfers_something() const;
   Result<proto::Fields> hold(std::vector<Fd>& descriptors);
   // By the client that holds it, or at its end.
   void release();
