@@ -119,7 +119,9 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   };
   io::Async<Result<Likeness>> liken(std::string team, std::string id);
   // `why`: for the log.
-  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep, std::string_view why);
+  using When = LocalSandbox::Pause;
+  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep, When when,
+                          std::string_view why);
   io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout, Resume how,
                            std::string_view why);
   static bool kill(LocalSandbox& sandbox, std::string_view why);
@@ -392,8 +394,9 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
 }
 
 io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep,
-                                           std::string_view why) {
-  CO_TRY(co_await sandbox->freeze(keep));
+                                           When when, std::string_view why) {
+  CO_TRY_ASSIGN(const bool paused, co_await sandbox->freeze(keep, when));
+  if (!paused) co_return Status{};
   sandbox->note(Event::Level::kInfo, "the sandbox was paused", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
 }
@@ -418,7 +421,8 @@ bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused = co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+  const auto paused =
+      co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, When::kIfDue, kDeadline);
   // What cannot be paused does not outlive its time.
   if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
@@ -470,6 +474,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     if (!client.has_value() && client.error().code() != Code::kNotFound) {
       ++adopted.unreached;
       state->unreached.insert(record.host_id);
+      state->note(record.team, id,
+                  {.time = WallClock::now(),
+                   .level = Event::Level::kWarn,
+                   .message = "the sandbox could not be reached, and was left as it is",
+                   .fields = {{"error", client.error().message()}}});
       continue;
     }
     if (!client.has_value()) {
@@ -602,9 +611,12 @@ io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seco
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   const auto end = WallClock::now() + from_now;
   if (from_now.count() <= 0) {
+    // Nothing is extended by it.
+    if (how == Timeout::kExtendOnly) co_return Status{};
     entry->record.timeout = seconds(0);
     if (sandbox->view().on_timeout == NewSandbox::OnTimeout::kPause)
-      co_return co_await state->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+      co_return co_await state->pause(sandbox, sandbox->view().on_timeout_keeps, State::When::kNow,
+                                      kDeadline);
     State::kill(*sandbox, kDeadline);
     co_return Status{};
   }
@@ -622,7 +634,7 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
   if (entry->sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused already"));
   const auto sandbox = entry->sandbox;
-  co_return co_await state->pause(sandbox, keep, kRequest);
+  co_return co_await state->pause(sandbox, keep, State::When::kNow, kRequest);
 }
 
 io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
@@ -633,6 +645,10 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
+  // Of two that resume it the second finds that it runs, and counts nothing.
+  co_await sandbox->wait_settled();
+  entry = state->find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
   if (sandbox->view().state == fleet::State::kRunning) {
     CO_TRY(co_await set_timeout(team, id, timeout, Timeout::kExtendOnly));
     co_return false;
@@ -648,10 +664,15 @@ io::Async<bool> LocalFleet::resume_for_traffic(std::shared_ptr<Served> sandbox) 
   const std::string id = sandbox->view().id, team = sandbox->team();
   const auto quota = co_await state->options.quota(team);
   auto* entry = state->find(team, id);
+  if (entry == nullptr) co_return false;
+  const auto own = entry->sandbox;
+  // Many come at once: one of them resumes it, and counts as one that runs.
+  co_await own->wait_settled();
+  entry = state->find(team, id);
+  if (entry != nullptr && State::is(*entry, fleet::State::kRunning)) co_return true;
   if (entry == nullptr || !entry->sandbox->view().auto_resume ||
       entry->sandbox->view().paused_keeps == Keep::kFiles)
     co_return false;
-  const auto own = entry->sandbox;
   const seconds timeout = std::max(entry->record.timeout, seconds(1));
   if (!quota.has_value() || !state->check(*quota, team, timeout).has_value()) co_return false;
   const auto resumed = co_await state->resume(own, timeout, Resume::kWhatWasKept, kTraffic);

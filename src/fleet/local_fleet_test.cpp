@@ -433,6 +433,63 @@ TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
   });
 }
 
+TEST_F(LocalFleetTest, AConnectWithoutTimeKillsNothing) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto end = (*made)->view().end;
+    const auto connected = co_await fleet.connect("team", id, seconds(0), Resume::kWhatWasKept);
+    EXPECT_FALSE(connected.value());
+    EXPECT_FALSE((*made)->ended());
+    EXPECT_EQ((*made)->view().end, end);
+  });
+}
+
+TEST_F(LocalFleetTest, ManyThatComeAtOnceResumeASandboxOnce) {
+  quota_.sandboxes = 1;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.auto_resume = true;
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    int yes = 0, no = 0;
+    auto traffic = [](LocalFleet& of, std::shared_ptr<Served> to, int& woken,
+                      int& not_woken) -> io::Async<void> {
+      const bool done = co_await of.resume_for_traffic(to);
+      ++(done ? woken : not_woken);
+    };
+    auto connect = [](LocalFleet& of, std::string to, int& woken,
+                      int& not_woken) -> io::Async<void> {
+      const auto done = co_await of.connect("team", to, seconds(60), Resume::kWhatWasKept);
+      ++(done.has_value() ? woken : not_woken);
+    };
+    for (int i = 0; i < 3; ++i) {
+      current_loop->spawn(traffic(fleet, *made, yes, no));
+      current_loop->spawn(connect(fleet, id, yes, no));
+    }
+    const bool all = co_await until([&] { return yes + no == 6; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(no, 0);
+    EXPECT_EQ(fleet.counts().refused_by_quota, 0u);
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kThaw).Times(1));
+  });
+}
+
+TEST_F(LocalFleetTest, ASnapshotMovesTheDeadlineOfOneThatIsToBePaused) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto taken = co_await fleet.snapshot("team", id);
+    EXPECT_TRUE(taken.has_value());
+    // At its start, before the snapshot, and after it.
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kSetDeadline).Times(3));
+  });
+}
+
 TEST_F(LocalFleetTest, APauseThatKeepsTheFilesEndsWhatRunsAndNoTrafficResumesIt) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     NewSandbox wanted = kBase;
