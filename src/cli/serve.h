@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 28> kServeOptions = {{
+inline constexpr std::array<Option, 29> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -69,6 +69,9 @@ inline constexpr std::array<Option, 28> kServeOptions = {{
      .value = "TIME",
      .help = "Time to live, the most that a sandbox may ask for."},
     {.name = "--max-sandboxes", .value = "COUNT", .help = "Sandboxes that run at a time."},
+    {.name = "--max-paused",
+     .value = "COUNT",
+     .help = "Paused sandboxes whose memory is kept at a time."},
     {.name = "--max-connections", .value = "COUNT", .help = "Connections of clients at a time."},
     {.name = "--threads", .value = "COUNT", .help = "Threads for work that blocks."},
     {.name = "--log-level", .value = "LEVEL", .help = "debug, info, warn or error."},

@@ -110,6 +110,7 @@ class LocalFleetTest : public testing::Test {
       co_return quota_;
     };
     options.most_running = most_running_;
+    options.most_paused = most_paused_;
     options.usual_life = seconds(77);
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
@@ -120,7 +121,7 @@ class LocalFleetTest : public testing::Test {
   FakeHost host_;
   Kept kept_;
   Quota quota_;
-  std::size_t most_running_ = 1000;
+  std::size_t most_running_ = 1000, most_paused_ = 1000;
   Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
 };
@@ -370,14 +371,64 @@ TEST_F(LocalFleetTest, WhatIsWrongIsSaidBeforeASandboxIsTaken) {
   });
 }
 
-TEST_F(LocalFleetTest, PausedOnesHaveAQuotaToo) {
+TEST_F(LocalFleetTest, OfManyPausesAtOnceNoneGoesOverTheQuota) {
+  quota_.paused = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    std::vector<std::string> ids;
+    for (int i = 0; i < 3; ++i) {
+      auto made = co_await fleet.create("team", kBase);
+      ids.push_back((*made)->view().id);
+    }
+    int paused = 0, refused = 0;
+    std::string left;
+    auto pause = [](LocalFleet& of, std::string id, int& yes, int& no,
+                    std::string& who) -> io::Async<void> {
+      const auto done = co_await of.pause("team", id, Keep::kMemory);
+      ++(done.has_value() ? yes : no);
+      if (done.has_value()) co_return;
+      EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
+      who = id;
+    };
+    for (const std::string& id : ids) current_loop->spawn(pause(fleet, id, paused, refused, left));
+    const bool all = co_await until([&] { return paused + refused == 3; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(paused, 2);
+    // Those whose files alone are kept take none.
+    const auto files = co_await fleet.pause("team", left, Keep::kFiles);
+    EXPECT_TRUE(files.has_value());
+    // A resumed one makes room.
+    const std::string first = ids[0] == left ? ids[1] : ids[0];
+    const auto resumed = co_await fleet.connect("team", first, seconds(60), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    const auto again = co_await fleet.pause("team", first, Keep::kMemory);
+    EXPECT_TRUE(again.has_value());
+  });
+}
+
+TEST_F(LocalFleetTest, AllTeamsTogetherPauseNoMoreThanTheServerMayHave) {
+  most_paused_ = 1;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto one = co_await fleet.create("one", kBase);
+    auto two = co_await fleet.create("two", kBase);
+    const auto first = co_await fleet.pause("one", (*one)->view().id, Keep::kMemory);
+    EXPECT_TRUE(first.has_value());
+    const auto second = co_await fleet.pause("two", (*two)->view().id, Keep::kMemory);
+    EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+    EXPECT_EQ((*two)->view().state, State::kRunning);
+    EXPECT_EQ(fleet.counts().refused_full, 1u);
+  });
+}
+
+TEST_F(LocalFleetTest, ADeadlineKeepsTheFilesWhereNoMemoryMayBeKept) {
   quota_.paused = 0;
   with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
-    auto made = co_await fleet.create("team", kBase);
-    const auto paused = co_await fleet.pause("team", (*made)->view().id, Keep::kMemory);
-    EXPECT_TRUE(paused.has_value());
-    const auto more = co_await fleet.create("team", kBase);
-    EXPECT_EQ(more.error().code(), Code::kResourceExhausted);
+    NewSandbox wanted = kBase;
+    wanted.timeout = seconds(0);
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    const bool paused = co_await until([&] { return (*made)->view().state == State::kPaused; });
+    EXPECT_TRUE(paused);
+    EXPECT_EQ((*made)->view().paused_keeps, Keep::kFiles);
   });
 }
 
