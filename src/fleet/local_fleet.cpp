@@ -309,7 +309,7 @@ io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what
 // What is known of a sandbox before it is made.
 Record LocalFleet::State::record_of(std::string team, const Template& from, NewSandbox wanted) {
   Record record{.team = std::move(team),
-                .cpu_milli = from.recipe.cpu_milli.value_or(0),
+                .recipe = from.recipe,
                 .secure = wanted.secure,
                 .timeout = *wanted.timeout,
                 .env = std::move(wanted.env)};
@@ -318,7 +318,7 @@ Record LocalFleet::State::record_of(std::string team, const Template& from, NewS
   SandboxView& view = record.view;
   view.template_id = from.id;
   view.alias = from.alias;
-  view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
+  view.cpus = static_cast<std::uint32_t>((from.recipe.cpu_milli.value_or(0) + 999) / 1000);
   view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
   view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
   view.metadata = std::move(wanted.metadata);
@@ -411,12 +411,9 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   };
   CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
   Likeness found;
-  found.like = {.id = view.template_id,
-                .alias = view.alias,
-                .recipe = {.image = std::move(image), .cpu_milli = record.cpu_milli},
-                .env = record.env};
-  if (view.memory_mib != 0) found.like.recipe.memory_bytes = view.memory_mib << 20;
-  if (view.disk_mib != 0) found.like.recipe.disk_bytes = view.disk_mib << 20;
+  found.like = {
+      .id = view.template_id, .alias = view.alias, .recipe = record.recipe, .env = record.env};
+  found.like.recipe.image = std::move(image);
   found.wanted = {.timeout = record.timeout,
                   .on_timeout = view.on_timeout,
                   .on_timeout_keeps = view.on_timeout_keeps,

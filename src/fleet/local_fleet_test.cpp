@@ -293,7 +293,7 @@ TEST_F(LocalFleetTest, ATeamThatMayHaveLessOfOneSandboxGetsLess) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     const auto made = co_await fleet.create("team", kBase);
     EXPECT_EQ((*made)->view().memory_mib, 64u);
-    EXPECT_EQ(test.kept_.begin()->second.cpu_milli, 500u);
+    EXPECT_EQ(test.kept_.begin()->second.recipe.cpu_milli, 500u);
   });
 }
 
@@ -610,6 +610,26 @@ TEST_F(LocalFleetTest, ForksAreLikeTheirSource) {
     }
     const auto foreign = co_await fleet.fork("other", id, seconds(60), 1);
     EXPECT_EQ(foreign.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, AForkIsMadeOfTheWholeRecipe) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.spec =
+        R"({"privileges": "none", "user": "root", "limits": {"pids": 7, "memory": "unlimited"}})";
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto forks = co_await fleet.fork("team", id, seconds(60), 1);
+    const auto& fork = forks->front();
+    EXPECT_TRUE(fork.has_value());
+    Recipe like = test.kept_.at(id).recipe;
+    EXPECT_EQ(like.pids, 7u);
+    EXPECT_EQ(like.memory_bytes, std::nullopt);
+    like.image = "snapshot of " + id;
+    EXPECT_EQ(test.kept_.at((*fork)->view().id).recipe, like);
+    const auto taken = co_await fleet.snapshot("team", id);
+    EXPECT_EQ(taken->memory, 0u);
   });
 }
 
