@@ -107,6 +107,11 @@ class LocalFleetTest : public testing::Test {
     options.quota = [this](std::string team) -> io::Async<Result<Quota>> {
       if (team == "nobody") co_return fail(Error::not_found("no team \"nobody\""));
       co_await io::Loop::sleep({});  // as a database answers: later
+      if (hold_quota_ == Hold::kNext) {
+        hold_quota_ = Hold::kHolds;
+        while (hold_quota_ == Hold::kHolds) co_await io::Loop::sleep(milliseconds(1));
+        hold_quota_ = Hold::kAnswered;
+      }
       co_return quota_;
     };
     options.most_running = most_running_;
@@ -122,6 +127,8 @@ class LocalFleetTest : public testing::Test {
   Kept kept_;
   Quota quota_;
   std::size_t most_running_ = 1000, most_paused_ = 1000;
+  // kNext: the next question for a quota waits until this is changed again.
+  enum class Hold : std::uint8_t { kNo, kNext, kHolds, kAnswered } hold_quota_ = Hold::kNo;
   Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
 };
@@ -446,6 +453,29 @@ TEST_F(LocalFleetTest, ADeadlineKillsOrPauses) {
     const auto listed = fleet.list("team", {.running = false}).value();
     EXPECT_EQ(listed.sandboxes.size(), 1u);
     EXPECT_EQ(listed.running, 0u);
+  });
+}
+
+TEST_F(LocalFleetTest, WhoGetsMoreTimeBeforeItsPauseIsNotPaused) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.timeout = seconds(0);
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    test.hold_quota_ = Hold::kNext;
+    const std::string id = (*made)->view().id;
+    const bool held = co_await until([&] { return test.hold_quota_ == Hold::kHolds; });
+    EXPECT_TRUE(held);
+    const auto sandbox = std::static_pointer_cast<LocalSandbox>(*made);
+    const auto set = co_await sandbox->set_end(WallClock::now() + seconds(300));
+    EXPECT_TRUE(set.has_value());
+    test.hold_quota_ = Hold::kNo;
+    const bool answered = co_await until([&] { return test.hold_quota_ == Hold::kAnswered; });
+    EXPECT_TRUE(answered);
+    const auto asked_after = co_await sandbox->set_end(WallClock::now() + seconds(301));
+    EXPECT_TRUE(asked_after.has_value());
+    EXPECT_EQ((*made)->view().state, State::kRunning);
+    EXPECT_THAT(test.host_.asked(id), Not(Contains(ControlOperation::kFreeze)));
   });
 }
 
