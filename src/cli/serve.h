@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 29> kServeOptions = {{
+inline constexpr std::array<Option, 32> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -68,6 +68,11 @@ inline constexpr std::array<Option, 29> kServeOptions = {{
     {.name = "--max-lifetime",
      .value = "TIME",
      .help = "Time to live, the most that a sandbox may ask for."},
+    {.name = "--builds-at-once", .value = "COUNT", .help = "Builds of templates at a time."},
+    {.name = "--build-time", .value = "TIME", .help = "The most that a build may take."},
+    {.name = "--build-upload",
+     .value = "SIZE",
+     .help = "The most that a client may send for one COPY of a build."},
     {.name = "--max-sandboxes", .value = "COUNT", .help = "Sandboxes that run at a time."},
     {.name = "--max-paused",
      .value = "COUNT",
