@@ -224,6 +224,7 @@ fleet::FleetOptions Program::fleet_options() {
   };
   options.quota = [this](std::string team) { return quotas_->of(std::move(team)); };
   options.most_running = config_.max_sandboxes;
+  options.most_paused = config_.max_paused.value_or(config_.max_sandboxes);
   options.usual_life = config_.defaults.lifetime_ms.has_value()
                            ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
                            : fleet::kLongestLife;

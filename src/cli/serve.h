@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 28> kServeOptions = {{
+inline constexpr std::array<Option, 32> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -68,7 +68,15 @@ inline constexpr std::array<Option, 28> kServeOptions = {{
     {.name = "--max-lifetime",
      .value = "TIME",
      .help = "Time to live, the most that a sandbox may ask for."},
+    {.name = "--builds-at-once", .value = "COUNT", .help = "Builds of templates at a time."},
+    {.name = "--build-time", .value = "TIME", .help = "The most that a build may take."},
+    {.name = "--build-upload",
+     .value = "SIZE",
+     .help = "The most that a client may send for one COPY of a build."},
     {.name = "--max-sandboxes", .value = "COUNT", .help = "Sandboxes that run at a time."},
+    {.name = "--max-paused",
+     .value = "COUNT",
+     .help = "Paused sandboxes whose memory is kept at a time."},
     {.name = "--max-connections", .value = "COUNT", .help = "Connections of clients at a time."},
     {.name = "--threads", .value = "COUNT", .help = "Threads for work that blocks."},
     {.name = "--log-level", .value = "LEVEL", .help = "debug, info, warn or error."},

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "fleet/recipe.h"
 
 namespace caisson::fleet {
 namespace {
@@ -25,6 +26,9 @@ json::Value lifecycle_of(const Record& record) {
       .set("pausedKeepsFiles", view.paused_keeps == Keep::kFiles)
       .set("publicTraffic", view.public_traffic)
       .set("maskRequestHost", view.mask_request_host);
+  auto recipe = recipe_json(record.recipe);
+  // One that no spec can say is left to the columns.
+  if (recipe.has_value()) value.set("recipe", std::move(*recipe));
   return value;
 }
 
@@ -40,6 +44,18 @@ Result<std::string> text(const json::Value& value, std::string_view key) {
   if (found == nullptr || found->as_string() == nullptr)
     return fail(Error::invalid("lifecycle." + std::string(key) + ": found no text"));
   return *found->as_string();
+}
+
+// Of a row of an earlier version, which has only the most important: 0 is unlimited.
+Recipe recipe_of_columns(const db::SandboxRow& row) {
+  const auto limit = [](std::uint64_t number) {
+    return number == 0 ? policy::LimitValue() : policy::LimitValue(number);
+  };
+  Recipe recipe{.image = row.image};
+  recipe.cpu_milli = limit(row.cpu_milli);
+  recipe.memory_bytes = limit(row.memory);
+  recipe.disk_bytes = limit(row.disk);
+  return recipe;
 }
 
 }  // namespace
@@ -60,9 +76,9 @@ db::SandboxRow row_of(const Record& record) {
           .started_ns = duration_cast<nanoseconds>(view.started.time_since_epoch()).count(),
           .end_at_ms = ms_of(view.end),
           .timeout_ms = static_cast<std::uint64_t>(milliseconds(record.timeout).count()),
-          .cpu_milli = record.cpu_milli,
-          .memory = view.memory_mib << 20,
-          .disk = view.disk_mib << 20,
+          .cpu_milli = record.recipe.cpu_milli.value_or(0),
+          .memory = record.recipe.memory_bytes.value_or(0),
+          .disk = record.recipe.disk_bytes.value_or(0),
           .metadata = view.metadata,
           .lifecycle = json::serialize(lifecycle_of(record))};
 }
@@ -75,7 +91,11 @@ Result<Record> record_of(const db::SandboxRow& row) {
                 .user = row.user,
                 .workdir = row.workdir,
                 .secure = row.secure};
-  record.cpu_milli = row.cpu_milli;
+  record.recipe = recipe_of_columns(row);
+  if (const json::Value* recipe = lifecycle.find("recipe"); recipe != nullptr) {
+    // What cannot be read is of another version, and its sandbox lives on.
+    if (auto read = parse_recipe(*recipe); read.has_value()) record.recipe = std::move(*read);
+  }
   record.timeout = duration_cast<seconds>(milliseconds(row.timeout_ms));
   SandboxView& view = record.view;
   view.id = row.id;

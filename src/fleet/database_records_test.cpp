@@ -15,7 +15,9 @@ using std::chrono::seconds;
 
 Record record(std::string team, std::string id) {
   Record made{.team = std::move(team), .image = "base", .host_id = id, .user = "user"};
-  made.cpu_milli = 1500;
+  made.recipe = {.image = "base", .cpu_milli = 1500, .memory_bytes = 512ull << 20, .pids = 7};
+  made.recipe.disk_bytes = std::nullopt;
+  made.recipe.privileges = policy::Privileges::kNone;
   made.secure = false;
   made.timeout = seconds(77);
   made.env = {{"TOKEN", "secret"}};
@@ -41,8 +43,22 @@ TEST(DatabaseRecordsRow, ARecordComesBackAsItWas) {
   EXPECT_EQ(after.view.started, before.view.started);
   EXPECT_EQ(after.view.end, before.view.end);
   EXPECT_EQ(after.timeout, before.timeout);
+  EXPECT_EQ(after.recipe, before.recipe);
   EXPECT_FALSE(after.secure);
   EXPECT_EQ(after.view.cpus, 2u);
+}
+
+TEST(DatabaseRecordsRow, ARowWithoutARecipeHasThatOfItsColumns) {
+  db::SandboxRow row = row_of(record("t", "abc"));
+  for (const char* recipe : {"", R"(,"recipe":7)", R"(,"recipe":{"unheard_of":1})"}) {
+    row.lifecycle = std::string(R"({"pauses":false,"keepsFiles":false,"resumes":false,)"
+                                R"("publicTraffic":true,"maskRequestHost":"")") +
+                    recipe + "}";
+    const Recipe found = record_of(row).value().recipe;
+    Recipe expected{.image = "base", .cpu_milli = 1500, .memory_bytes = 512ull << 20};
+    expected.disk_bytes = std::nullopt;
+    EXPECT_EQ(found, expected) << recipe;
+  }
 }
 
 TEST(DatabaseRecordsRow, ALifecycleThatIsNoneIsAnError) {

@@ -136,8 +136,8 @@ struct Sample {
 
 // Of a sandbox's files.
 struct Snapshot {
-  std::string image;  // of the store
-  std::uint64_t cpu_milli = 0, memory = 0, disk = 0;
+  std::string image;                                  // of the store
+  std::uint64_t cpu_milli = 0, memory = 0, disk = 0;  // 0: unlimited
 };
 
 // For metrics.

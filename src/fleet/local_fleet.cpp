@@ -46,8 +46,10 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
     Record record;  // its view is the sandbox's
   };
   std::map<std::string, Entry, std::less<>> entries;
-  std::map<std::string, std::size_t, std::less<>> creating;  // by team
-  std::vector<Noted> noted;                                  // to be written
+  using Counted = std::map<std::string, std::size_t, std::less<>>;  // by team
+  Counted creating, pausing;
+  std::set<std::string> timing_out;  // ids
+  std::vector<Noted> noted;          // to be written
   std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
   std::set<std::string> unreached;  // the host's ids
   bool closed = false;
@@ -85,6 +87,13 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // true until the loop's next turn.
   static Status check_life(const Quota& quota, seconds timeout);
   Status check(const Quota& quota, std::string_view team, seconds timeout);
+  // Paused ones whose memory is kept, and those that become so; of all teams: nullopt.
+  std::size_t held(std::optional<std::string_view> team) const;
+  // Whether the team may have one more of them, as above.
+  Status check_held(const Quota& quota, std::string_view team);
+  static void count_out(Counted& counted, const std::string& team) {
+    if (--counted[team] == 0) counted.erase(team);
+  }
   // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
   io::Async<Result<std::unique_ptr<BoxClient>>> reach(std::string host_id);
   // The state that its supervisor tells.
@@ -118,8 +127,12 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
     NewSandbox wanted;
   };
   io::Async<Result<Likeness>> liken(std::string team, std::string id);
-  // `why`: for the log.
-  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep, std::string_view why);
+  // `why`: for the log. kMemory counts; error: resource_exhausted.
+  using When = LocalSandbox::Pause;
+  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep, When when,
+                          std::string_view why);
+  // At its time. Where no more memory may be kept, the files are.
+  io::Async<Status> pause_at_end(std::shared_ptr<LocalSandbox> sandbox, When when);
   io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout, Resume how,
                            std::string_view why);
   static bool kill(LocalSandbox& sandbox, std::string_view why);
@@ -142,9 +155,6 @@ Status LocalFleet::State::check(const Quota& quota, std::string_view team, secon
   if (running(team) >= quota.sandboxes) {
     refusal = "you have " + std::to_string(quota.sandboxes) +
               " running sandboxes, which is as many as your team may have";
-  } else if (count(fleet::State::kPaused, team) > quota.paused) {
-    refusal = "you have more than " + std::to_string(quota.paused) +
-              " paused sandboxes, which is as many as your team may have";
   }
   if (!refusal.empty()) {
     ++refused_by_quota;
@@ -154,6 +164,33 @@ Status LocalFleet::State::check(const Quota& quota, std::string_view team, secon
   ++refused_full;
   return fail(Error::exhausted("the server runs " + std::to_string(options.most_running) +
                                " sandboxes, which is as many as it may"));
+}
+
+std::size_t LocalFleet::State::held(std::optional<std::string_view> team) const {
+  const auto counts = [&](const std::string& of) { return !team.has_value() || of == *team; };
+  std::size_t number = 0;
+  for (const auto& [id, entry] : entries) {
+    if (counts(entry.record.team) && is(entry, fleet::State::kPaused) &&
+        entry.sandbox->view().paused_keeps == Keep::kMemory)
+      ++number;
+  }
+  for (const auto& [of, under_way] : pausing) {
+    if (counts(of)) number += under_way;
+  }
+  return number;
+}
+
+Status LocalFleet::State::check_held(const Quota& quota, std::string_view team) {
+  if (held(team) >= quota.paused) {
+    ++refused_by_quota;
+    return fail(Error::exhausted("you have " + std::to_string(quota.paused) +
+                                 " paused sandboxes with their memory, which is as many as your "
+                                 "team may have"));
+  }
+  if (held(std::nullopt) < options.most_paused) return {};
+  ++refused_full;
+  return fail(Error::exhausted("the server has " + std::to_string(options.most_paused) +
+                               " paused sandboxes with their memory, which is as many as it may"));
 }
 
 void LocalFleet::State::fill_tokens(Record& record) const {
@@ -253,7 +290,7 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   CO_TRY(check(quota, team, *wanted.timeout));
   ++creating[team];
   auto made = co_await make(team, quota, std::move(wanted), std::move(like));
-  if (--creating[team] == 0) creating.erase(team);
+  count_out(creating, team);
   if (!made.has_value()) co_return fail(std::move(made).error());
   co_return std::shared_ptr<Served>(std::move(*made));
 }
@@ -272,7 +309,7 @@ io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what
 // What is known of a sandbox before it is made.
 Record LocalFleet::State::record_of(std::string team, const Template& from, NewSandbox wanted) {
   Record record{.team = std::move(team),
-                .cpu_milli = from.recipe.cpu_milli.value_or(0),
+                .recipe = from.recipe,
                 .secure = wanted.secure,
                 .timeout = *wanted.timeout,
                 .env = std::move(wanted.env)};
@@ -281,7 +318,7 @@ Record LocalFleet::State::record_of(std::string team, const Template& from, NewS
   SandboxView& view = record.view;
   view.template_id = from.id;
   view.alias = from.alias;
-  view.cpus = static_cast<std::uint32_t>((record.cpu_milli + 999) / 1000);
+  view.cpus = static_cast<std::uint32_t>((from.recipe.cpu_milli.value_or(0) + 999) / 1000);
   view.memory_mib = from.recipe.memory_bytes.value_or(0) >> 20;
   view.disk_mib = from.recipe.disk_bytes.value_or(0) >> 20;
   view.metadata = std::move(wanted.metadata);
@@ -374,12 +411,9 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   };
   CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
   Likeness found;
-  found.like = {.id = view.template_id,
-                .alias = view.alias,
-                .recipe = {.image = std::move(image), .cpu_milli = record.cpu_milli},
-                .env = record.env};
-  if (view.memory_mib != 0) found.like.recipe.memory_bytes = view.memory_mib << 20;
-  if (view.disk_mib != 0) found.like.recipe.disk_bytes = view.disk_mib << 20;
+  found.like = {
+      .id = view.template_id, .alias = view.alias, .recipe = record.recipe, .env = record.env};
+  found.like.recipe.image = std::move(image);
   found.wanted = {.timeout = record.timeout,
                   .on_timeout = view.on_timeout,
                   .on_timeout_keeps = view.on_timeout_keeps,
@@ -392,10 +426,33 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
 }
 
 io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep,
-                                           std::string_view why) {
-  CO_TRY(co_await sandbox->freeze(keep));
+                                           When when, std::string_view why) {
+  const std::string team = sandbox->team();
+  if (keep == Keep::kMemory) {
+    // A quota that cannot be read ends no sandbox: the server's limit holds still.
+    const auto quota = co_await options.quota(team);
+    CO_TRY(check_held(quota.has_value() ? *quota : Quota(), team));
+    ++pausing[team];
+  }
+  const auto paused = co_await sandbox->freeze(keep, when);
+  if (keep == Keep::kMemory) count_out(pausing, team);
+  CO_TRY(paused);
+  if (!*paused) co_return Status{};
   sandbox->note(Event::Level::kInfo, "the sandbox was paused", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
+}
+
+io::Async<Status> LocalFleet::State::pause_at_end(std::shared_ptr<LocalSandbox> sandbox,
+                                                  When when) {
+  const Keep keep = sandbox->view().on_timeout_keeps;
+  auto paused = co_await pause(sandbox, keep, when, kDeadline);
+  const bool full = !paused.has_value() && paused.error().code() == Code::kResourceExhausted;
+  if (!full || keep == Keep::kFiles || sandbox->ended() ||
+      sandbox->view().state == fleet::State::kPaused)
+    co_return paused;
+  sandbox->note(Event::Level::kWarn, "the sandbox's memory could not be kept",
+                {{"error", paused.error().message()}});
+  co_return co_await pause(std::move(sandbox), Keep::kFiles, when, kDeadline);
 }
 
 io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout,
@@ -404,7 +461,7 @@ io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbo
   const std::string team = sandbox->team();
   ++creating[team];
   const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout, how);
-  if (--creating[team] == 0) creating.erase(team);
+  count_out(creating, team);
   CO_TRY(thawed);
   sandbox->note(Event::Level::kInfo, "the sandbox was resumed", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
@@ -418,7 +475,8 @@ bool LocalFleet::State::kill(LocalSandbox& sandbox, std::string_view why) {
 
 io::Async<void> LocalFleet::State::timed_out(std::shared_ptr<State> self,
                                              std::shared_ptr<LocalSandbox> sandbox) {
-  const auto paused = co_await self->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+  const auto paused = co_await self->pause_at_end(sandbox, When::kIfDue);
+  self->timing_out.erase(sandbox->view().id);
   // What cannot be paused does not outlive its time.
   if (!paused.has_value() && sandbox->due(WallClock::now())) kill(*sandbox, kDeadline);
 }
@@ -429,7 +487,7 @@ void LocalFleet::State::look_at_deadlines() {
     if (!entry.sandbox->due(now) || entry.sandbox->busy()) continue;
     if (entry.sandbox->view().on_timeout == NewSandbox::OnTimeout::kKill) {
       kill(*entry.sandbox, kDeadline);
-    } else {
+    } else if (timing_out.insert(id).second) {
       loop.spawn(timed_out(shared_from_this(), entry.sandbox));
     }
   }
@@ -470,6 +528,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
     if (!client.has_value() && client.error().code() != Code::kNotFound) {
       ++adopted.unreached;
       state->unreached.insert(record.host_id);
+      state->note(record.team, id,
+                  {.time = WallClock::now(),
+                   .level = Event::Level::kWarn,
+                   .message = "the sandbox could not be reached, and was left as it is",
+                   .fields = {{"error", client.error().message()}}});
       continue;
     }
     if (!client.has_value()) {
@@ -602,9 +665,11 @@ io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seco
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   const auto end = WallClock::now() + from_now;
   if (from_now.count() <= 0) {
+    // Nothing is extended by it.
+    if (how == Timeout::kExtendOnly) co_return Status{};
     entry->record.timeout = seconds(0);
     if (sandbox->view().on_timeout == NewSandbox::OnTimeout::kPause)
-      co_return co_await state->pause(sandbox, sandbox->view().on_timeout_keeps, kDeadline);
+      co_return co_await state->pause_at_end(sandbox, State::When::kNow);
     State::kill(*sandbox, kDeadline);
     co_return Status{};
   }
@@ -622,7 +687,7 @@ io::Async<Status> LocalFleet::pause(std::string team, std::string id, Keep keep)
   if (entry->sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused already"));
   const auto sandbox = entry->sandbox;
-  co_return co_await state->pause(sandbox, keep, kRequest);
+  co_return co_await state->pause(sandbox, keep, State::When::kNow, kRequest);
 }
 
 io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, seconds timeout,
@@ -633,6 +698,10 @@ io::Async<Result<bool>> LocalFleet::connect(std::string team, std::string id, se
   auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
+  // Of two that resume it the second finds that it runs, and counts nothing.
+  co_await sandbox->wait_settled();
+  entry = state->find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
   if (sandbox->view().state == fleet::State::kRunning) {
     CO_TRY(co_await set_timeout(team, id, timeout, Timeout::kExtendOnly));
     co_return false;
@@ -648,10 +717,15 @@ io::Async<bool> LocalFleet::resume_for_traffic(std::shared_ptr<Served> sandbox) 
   const std::string id = sandbox->view().id, team = sandbox->team();
   const auto quota = co_await state->options.quota(team);
   auto* entry = state->find(team, id);
+  if (entry == nullptr) co_return false;
+  const auto own = entry->sandbox;
+  // Many come at once: one of them resumes it, and counts as one that runs.
+  co_await own->wait_settled();
+  entry = state->find(team, id);
+  if (entry != nullptr && State::is(*entry, fleet::State::kRunning)) co_return true;
   if (entry == nullptr || !entry->sandbox->view().auto_resume ||
       entry->sandbox->view().paused_keeps == Keep::kFiles)
     co_return false;
-  const auto own = entry->sandbox;
   const seconds timeout = std::max(entry->record.timeout, seconds(1));
   if (!quota.has_value() || !state->check(*quota, team, timeout).has_value()) co_return false;
   const auto resumed = co_await state->resume(own, timeout, Resume::kWhatWasKept, kTraffic);

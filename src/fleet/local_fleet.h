@@ -38,6 +38,7 @@ struct FleetOptions {
   // Error: not_found (the team). On the loop, as above.
   std::function<io::Async<Result<Quota>>(std::string team)> quota;
   std::size_t most_running = 1000;  // of all teams
+  std::size_t most_paused = 1000;   // of all teams; those whose memory is kept
   // How long a sandbox lives whose client said nothing; less where its team may have only less.
   std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").

@@ -107,9 +107,15 @@ class LocalFleetTest : public testing::Test {
     options.quota = [this](std::string team) -> io::Async<Result<Quota>> {
       if (team == "nobody") co_return fail(Error::not_found("no team \"nobody\""));
       co_await io::Loop::sleep({});  // as a database answers: later
+      if (hold_quota_ == Hold::kNext) {
+        hold_quota_ = Hold::kHolds;
+        while (hold_quota_ == Hold::kHolds) co_await io::Loop::sleep(milliseconds(1));
+        hold_quota_ = Hold::kAnswered;
+      }
       co_return quota_;
     };
     options.most_running = most_running_;
+    options.most_paused = most_paused_;
     options.usual_life = seconds(77);
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
@@ -120,7 +126,9 @@ class LocalFleetTest : public testing::Test {
   FakeHost host_;
   Kept kept_;
   Quota quota_;
-  std::size_t most_running_ = 1000;
+  std::size_t most_running_ = 1000, most_paused_ = 1000;
+  // kNext: the next question for a quota waits until this is changed again.
+  enum class Hold : std::uint8_t { kNo, kNext, kHolds, kAnswered } hold_quota_ = Hold::kNo;
   Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
 };
@@ -292,7 +300,7 @@ TEST_F(LocalFleetTest, ATeamThatMayHaveLessOfOneSandboxGetsLess) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     const auto made = co_await fleet.create("team", kBase);
     EXPECT_EQ((*made)->view().memory_mib, 64u);
-    EXPECT_EQ(test.kept_.begin()->second.cpu_milli, 500u);
+    EXPECT_EQ(test.kept_.begin()->second.recipe.cpu_milli, 500u);
   });
 }
 
@@ -370,14 +378,64 @@ TEST_F(LocalFleetTest, WhatIsWrongIsSaidBeforeASandboxIsTaken) {
   });
 }
 
-TEST_F(LocalFleetTest, PausedOnesHaveAQuotaToo) {
+TEST_F(LocalFleetTest, OfManyPausesAtOnceNoneGoesOverTheQuota) {
+  quota_.paused = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    std::vector<std::string> ids;
+    for (int i = 0; i < 3; ++i) {
+      auto made = co_await fleet.create("team", kBase);
+      ids.push_back((*made)->view().id);
+    }
+    int paused = 0, refused = 0;
+    std::string left;
+    auto pause = [](LocalFleet& of, std::string id, int& yes, int& no,
+                    std::string& who) -> io::Async<void> {
+      const auto done = co_await of.pause("team", id, Keep::kMemory);
+      ++(done.has_value() ? yes : no);
+      if (done.has_value()) co_return;
+      EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
+      who = id;
+    };
+    for (const std::string& id : ids) current_loop->spawn(pause(fleet, id, paused, refused, left));
+    const bool all = co_await until([&] { return paused + refused == 3; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(paused, 2);
+    // Those whose files alone are kept take none.
+    const auto files = co_await fleet.pause("team", left, Keep::kFiles);
+    EXPECT_TRUE(files.has_value());
+    // A resumed one makes room.
+    const std::string first = ids[0] == left ? ids[1] : ids[0];
+    const auto resumed = co_await fleet.connect("team", first, seconds(60), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    const auto again = co_await fleet.pause("team", first, Keep::kMemory);
+    EXPECT_TRUE(again.has_value());
+  });
+}
+
+TEST_F(LocalFleetTest, AllTeamsTogetherPauseNoMoreThanTheServerMayHave) {
+  most_paused_ = 1;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto one = co_await fleet.create("one", kBase);
+    auto two = co_await fleet.create("two", kBase);
+    const auto first = co_await fleet.pause("one", (*one)->view().id, Keep::kMemory);
+    EXPECT_TRUE(first.has_value());
+    const auto second = co_await fleet.pause("two", (*two)->view().id, Keep::kMemory);
+    EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+    EXPECT_EQ((*two)->view().state, State::kRunning);
+    EXPECT_EQ(fleet.counts().refused_full, 1u);
+  });
+}
+
+TEST_F(LocalFleetTest, ADeadlineKeepsTheFilesWhereNoMemoryMayBeKept) {
   quota_.paused = 0;
   with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
-    auto made = co_await fleet.create("team", kBase);
-    const auto paused = co_await fleet.pause("team", (*made)->view().id, Keep::kMemory);
-    EXPECT_TRUE(paused.has_value());
-    const auto more = co_await fleet.create("team", kBase);
-    EXPECT_EQ(more.error().code(), Code::kResourceExhausted);
+    NewSandbox wanted = kBase;
+    wanted.timeout = seconds(0);
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    const bool paused = co_await until([&] { return (*made)->view().state == State::kPaused; });
+    EXPECT_TRUE(paused);
+    EXPECT_EQ((*made)->view().paused_keeps, Keep::kFiles);
   });
 }
 
@@ -395,6 +453,29 @@ TEST_F(LocalFleetTest, ADeadlineKillsOrPauses) {
     const auto listed = fleet.list("team", {.running = false}).value();
     EXPECT_EQ(listed.sandboxes.size(), 1u);
     EXPECT_EQ(listed.running, 0u);
+  });
+}
+
+TEST_F(LocalFleetTest, WhoGetsMoreTimeBeforeItsPauseIsNotPaused) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.timeout = seconds(0);
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    test.hold_quota_ = Hold::kNext;
+    const std::string id = (*made)->view().id;
+    const bool held = co_await until([&] { return test.hold_quota_ == Hold::kHolds; });
+    EXPECT_TRUE(held);
+    const auto sandbox = std::static_pointer_cast<LocalSandbox>(*made);
+    const auto set = co_await sandbox->set_end(WallClock::now() + seconds(300));
+    EXPECT_TRUE(set.has_value());
+    test.hold_quota_ = Hold::kNo;
+    const bool answered = co_await until([&] { return test.hold_quota_ == Hold::kAnswered; });
+    EXPECT_TRUE(answered);
+    const auto asked_after = co_await sandbox->set_end(WallClock::now() + seconds(301));
+    EXPECT_TRUE(asked_after.has_value());
+    EXPECT_EQ((*made)->view().state, State::kRunning);
+    EXPECT_THAT(test.host_.asked(id), Not(Contains(ControlOperation::kFreeze)));
   });
 }
 
@@ -430,6 +511,63 @@ TEST_F(LocalFleetTest, TimesAreSetAndExtended) {
     EXPECT_TRUE((*made)->ended());
     set = co_await fleet.set_timeout("team", id, seconds(5), Fleet::Timeout::kSet);
     EXPECT_EQ(set.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, AConnectWithoutTimeKillsNothing) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto end = (*made)->view().end;
+    const auto connected = co_await fleet.connect("team", id, seconds(0), Resume::kWhatWasKept);
+    EXPECT_FALSE(connected.value());
+    EXPECT_FALSE((*made)->ended());
+    EXPECT_EQ((*made)->view().end, end);
+  });
+}
+
+TEST_F(LocalFleetTest, ManyThatComeAtOnceResumeASandboxOnce) {
+  quota_.sandboxes = 1;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.auto_resume = true;
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    int yes = 0, no = 0;
+    auto traffic = [](LocalFleet& of, std::shared_ptr<Served> to, int& woken,
+                      int& not_woken) -> io::Async<void> {
+      const bool done = co_await of.resume_for_traffic(to);
+      ++(done ? woken : not_woken);
+    };
+    auto connect = [](LocalFleet& of, std::string to, int& woken,
+                      int& not_woken) -> io::Async<void> {
+      const auto done = co_await of.connect("team", to, seconds(60), Resume::kWhatWasKept);
+      ++(done.has_value() ? woken : not_woken);
+    };
+    for (int i = 0; i < 3; ++i) {
+      current_loop->spawn(traffic(fleet, *made, yes, no));
+      current_loop->spawn(connect(fleet, id, yes, no));
+    }
+    const bool all = co_await until([&] { return yes + no == 6; });
+    EXPECT_TRUE(all);
+    EXPECT_EQ(no, 0);
+    EXPECT_EQ(fleet.counts().refused_by_quota, 0u);
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kThaw).Times(1));
+  });
+}
+
+TEST_F(LocalFleetTest, ASnapshotMovesTheDeadlineOfOneThatIsToBePaused) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.on_timeout = NewSandbox::OnTimeout::kPause;
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto taken = co_await fleet.snapshot("team", id);
+    EXPECT_TRUE(taken.has_value());
+    // At its start, before the snapshot, and after it.
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kSetDeadline).Times(3));
   });
 }
 
@@ -502,6 +640,26 @@ TEST_F(LocalFleetTest, ForksAreLikeTheirSource) {
     }
     const auto foreign = co_await fleet.fork("other", id, seconds(60), 1);
     EXPECT_EQ(foreign.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, AForkIsMadeOfTheWholeRecipe) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.spec =
+        R"({"privileges": "none", "user": "root", "limits": {"pids": 7, "memory": "unlimited"}})";
+    auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    const auto forks = co_await fleet.fork("team", id, seconds(60), 1);
+    const auto& fork = forks->front();
+    EXPECT_TRUE(fork.has_value());
+    Recipe like = test.kept_.at(id).recipe;
+    EXPECT_EQ(like.pids, 7u);
+    EXPECT_EQ(like.memory_bytes, std::nullopt);
+    like.image = "snapshot of " + id;
+    EXPECT_EQ(test.kept_.at((*fork)->view().id).recipe, like);
+    const auto taken = co_await fleet.snapshot("team", id);
+    EXPECT_EQ(taken->memory, 0u);
   });
 }
 

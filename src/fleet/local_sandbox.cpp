@@ -17,6 +17,8 @@ namespace {
 // A sandbox that is to be paused at its time, by us, is ended by its supervisor only when nobody
 // has done so for so long; a paused one waits without an end.
 constexpr std::chrono::minutes kPauseGrace{5};
+// As long as a snapshot may take, during which nobody pauses it.
+constexpr std::chrono::minutes kLongestSnapshot{45};
 constexpr std::uint64_t kLongestPause = 30ull * 24 * 3600 * 1000;
 constexpr std::chrono::seconds kRemovalTime{60};
 constexpr std::size_t kMostSamples = 120;  // ten minutes of one each five seconds
@@ -93,6 +95,11 @@ io::Async<void> LocalSandbox::take_turn() {
   busy_ = true;
 }
 
+io::Async<void> LocalSandbox::wait_settled() {
+  const auto self = shared_from_this();
+  while (busy_) co_await turn_event_.wait();
+}
+
 io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeout how) {
   const auto self = shared_from_this();
   co_await take_turn();
@@ -108,10 +115,11 @@ io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeou
   co_return Status{};
 }
 
-io::Async<Status> LocalSandbox::freeze(Keep keep) {
+io::Async<Result<bool>> LocalSandbox::freeze(Keep keep, Pause when) {
   const auto self = shared_from_this();
   co_await take_turn();
   const Turn turn(self);
+  if (when == Pause::kIfDue && !due(WallClock::now())) co_return false;
   CO_TRY_ASSIGN(BoxClient * client, this->client());
   proto::Fields frozen;
   if (keep == Keep::kFiles) frozen.put_u8(Tag::kFrozen, 1);
@@ -122,7 +130,7 @@ io::Async<Status> LocalSandbox::freeze(Keep keep) {
   view_.state = State::kPaused;
   view_.paused_keeps = keep;
   view_.end = WallClock::now();
-  co_return Status{};
+  co_return true;
 }
 
 io::Async<Result<std::string>> LocalSandbox::with_state_kept(
@@ -133,7 +141,17 @@ io::Async<Result<std::string>> LocalSandbox::with_state_kept(
   if (ended_) co_return fail(Error::unavailable("sandbox " + view_.id + " has ended"));
   if (view_.state == State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + view_.id + "\" is paused"));
-  co_return co_await loop_.in_pool(std::move(work));
+  if (view_.on_timeout == NewSandbox::OnTimeout::kKill)
+    co_return co_await loop_.in_pool(std::move(work));
+  // One that is to be paused at its time is not to be ended instead, for having to wait for us.
+  const auto from_then = [this](std::chrono::minutes more) {
+    return deadline(ms_from_now(std::max(view_.end, WallClock::now()) + more));
+  };
+  CO_TRY(co_await client_->request(ControlOperation::kSetDeadline, from_then(kLongestSnapshot)));
+  auto done = co_await loop_.in_pool(std::move(work));
+  // Where this fails its connection is gone, and it ends.
+  std::ignore = co_await client_->request(ControlOperation::kSetDeadline, from_then(kPauseGrace));
+  co_return done;
 }
 
 io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how) {

@@ -46,7 +46,9 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   // All of these change the view when the supervisor has done it. One at a time: who comes
   // meanwhile waits.
   io::Async<Status> set_end(WallClock::time_point end, Fleet::Timeout how = Fleet::Timeout::kSet);
-  io::Async<Status> freeze(Keep keep);
+  // kIfDue: it may have got more time before its turn came. False: that was so, and it runs.
+  enum class Pause : std::uint8_t { kNow, kIfDue };
+  io::Async<Result<bool>> freeze(Keep keep, Pause when);
   io::Async<Status> thaw(WallClock::time_point end, Resume how);
   // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
   // failed_precondition where it is paused.
@@ -64,6 +66,8 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   // What it was asked to do at its deadline is done by the fleet's clock.
   bool due(WallClock::time_point now) const;
   bool busy() const { return busy_; }
+  // Until nobody changes its state; what is then seen of it is true until the loop's next turn.
+  io::Async<void> wait_settled();
 
  private:
   class Turn;

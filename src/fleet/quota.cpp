@@ -55,6 +55,8 @@ Quota quota_of(const policy::ServerConfig& config, const db::Quota& team) {
   Quota quota;
   quota.sandboxes =
       std::min<std::uint64_t>(config.max_sandboxes, team.running.value_or(config.max_sandboxes));
+  const std::uint64_t paused = config.max_paused.value_or(config.max_sandboxes);
+  quota.paused = std::min<std::uint64_t>(paused, team.running.value_or(paused));
   if (const LimitValue life = lower(most.lifetime_ms, team.lifetime_ms); life.has_value()) {
     const std::uint64_t longest = std::min<std::uint64_t>(*life / 1000, kLongestLife.count());
     quota.longest = std::chrono::seconds(longest);

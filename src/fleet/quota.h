@@ -26,7 +26,7 @@ inline constexpr std::chrono::seconds kLongestLife{2'147'483'647};
 
 struct Quota {
   std::size_t sandboxes = 1000;  // running
-  std::size_t paused = 1000;     // beside these: their memory is kept
+  std::size_t paused = 1000;     // beside these, with their memory
   std::chrono::seconds longest{24 * 3600};
   // Of one sandbox; nullopt is unlimited.
   policy::LimitValue cpu_milli, memory_bytes, disk_bytes, pids;

@@ -24,11 +24,22 @@ TEST(QuotaTest, TheLowerOfTheServersAndTheTeamsCounts) {
                                         .disk = 5,
                                         .lifetime_ms = std::nullopt});
   EXPECT_EQ(quota, (Quota{.sandboxes = 100,
+                          .paused = 100,
                           .longest = seconds(3600),
                           .cpu_milli = 2000,
                           .memory_bytes = 1ull << 30,
                           .disk_bytes = 5,
                           .pids = 100}));
+}
+
+TEST(QuotaTest, OfPausedOnesATeamMayHaveNoMoreThanOfRunningOnes) {
+  policy::ServerConfig config;
+  config.max_sandboxes = 100;
+  EXPECT_EQ(quota_of(config, {}).paused, 100u);
+  EXPECT_EQ(quota_of(config, {.running = 7}).paused, 7u);
+  config.max_paused = 3;
+  EXPECT_EQ(quota_of(config, {}).paused, 3u);
+  EXPECT_EQ(quota_of(config, {.running = 7}).paused, 3u);
 }
 
 TEST(QuotaTest, WithoutAnyLimitALifeHasTheLongestTime) {

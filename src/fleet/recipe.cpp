@@ -1,6 +1,7 @@
 #include "fleet/recipe.h"
 
 #include <string>
+#include <utility>
 
 #include "maker/recipe.h"
 #include "policy/complain.h"
@@ -11,6 +12,7 @@ namespace {
 
 // Where a layer on disk cannot be held the host says so; that it fits into memory is judged there.
 constexpr policy::LayerKind kUsualLayer = policy::LayerKind::kQuota;
+constexpr std::string_view kLayer = "layer";
 
 Status refuse_what_is_not_served(const policy::SpecValues& values) {
   if (!values.grants.empty())
@@ -47,6 +49,24 @@ Recipe merge_limits(const Recipe& usual, const Recipe& before, Recipe asked) {
     if (asked.*same.recipe == before.*same.recipe) asked.*same.recipe = usual.*same.recipe;
   }
   return asked;
+}
+
+Result<json::Value> recipe_json(const Recipe& recipe) {
+  TRY_ASSIGN(const SandboxSpec valid, SandboxSpec::validate(maker::values_of(recipe, kUsualLayer)));
+  TRY_ASSIGN(const json::Value spec, json::parse(policy::print_spec(valid, policy::Format::kJson)));
+  json::Value::Object members = *spec.as_object();
+  // That the layer is the host's choice is said by leaving it out.
+  if (!recipe.layer.has_value())
+    std::erase_if(members, [](const json::Member& member) { return member.key == kLayer; });
+  return json::Value(std::move(members));
+}
+
+Result<Recipe> parse_recipe(const json::Value& value) {
+  TRY_ASSIGN(const policy::SpecValues values,
+             policy::parse_spec(json::serialize(value), policy::Format::kJson));
+  Recipe recipe = maker::recipe_of(values, values.image);
+  if (value.find(kLayer) == nullptr) recipe.layer.reset();
+  return recipe;
 }
 
 }  // namespace caisson::fleet

@@ -72,5 +72,24 @@ TEST(Recipe, WhatIsNotServedIsRefusedByItsKey) {
   EXPECT_THAT(refusal(lay_over(recipe, R"({"network":"allow"})")), HasSubstr("network"));
 }
 
+TEST(RecipeText, IsReadAsTheSame) {
+  Recipe all{.image = "sha256:0123", .cpu_milli = std::nullopt, .memory_bytes = 77'777'777};
+  all.io_read = 1 << 20;
+  all.wall = policy::WallKind::kMicrovm;
+  all.on_refusal = policy::OnRefusal::kKill;
+  all.layer = policy::LayerKind::kQuota;
+  all.require_hard_limits = true;
+  all.user = "root";
+  all.workdir = "/srv";
+  all.hostname = "box";
+  for (const Recipe& recipe : {Recipe{.image = "base"}, all}) {
+    const auto text = recipe_json(recipe);
+    ASSERT_TRUE(text.has_value()) << text.error().message();
+    EXPECT_EQ(parse_recipe(*text).value(), recipe);
+  }
+  EXPECT_FALSE(recipe_json(Recipe{.image = "base", .hostname = "not a name"}).has_value());
+  EXPECT_FALSE(parse_recipe(json::Value(7)).has_value());
+}
+
 }  // namespace
 }  // namespace caisson::fleet

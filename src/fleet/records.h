@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fleet/fleet.h"
+#include "fleet/host.h"
 #include "io/async.h"
 
 namespace caisson::fleet {
@@ -16,7 +17,7 @@ struct Record {
   std::string team;
   SandboxView view;
   std::string image, host_id, user, workdir;
-  std::uint64_t cpu_milli = 0;
+  Recipe recipe;  // with what the client asked for and the team may have
   bool secure = true;
   std::chrono::seconds timeout{0};  // what the client asked for last, for a resume by traffic
   std::map<std::string, std::string> env;

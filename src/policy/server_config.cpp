@@ -365,6 +365,15 @@ constexpr std::array kFields = {
         {"builds.registries", "", "", ""}),
     count<[](auto& c) -> auto& { return c.max_sandboxes; }, 1, 100'000>(
         {"max_sandboxes", "--max-sandboxes", "COUNT", "Sandboxes that run at a time."}),
+    Field{
+        {"max_paused", "--max-paused", "COUNT", "Paused sandboxes whose memory is kept at a time."},
+        [](const Node& node, Path path, ServerConfig& config) -> Status {
+          TRY_ASSIGN(config.max_paused, read_count(node, path, 0, 100'000));
+          return {};
+        },
+        [](const ServerConfig& config) {
+          return config.max_paused.has_value() ? std::to_string(*config.max_paused) : "";
+        }},
     count<[](auto& c) -> auto& { return c.max_connections; }, 1, 1'000'000>(
         {"max_connections", "--max-connections", "COUNT", "Connections of clients at a time."}),
     count<[](auto& c) -> auto& { return c.threads; }, 1, 256>(

@@ -25,6 +25,7 @@
 //     registries: [registry.example.com]  from where images are pulled, beside the settings'
 //     default
 //   max_sandboxes: 1000                 that run at a time, of all teams
+//   max_paused: 1000                    whose memory is kept, of all teams; else as max_sandboxes
 //   max_connections: 10000
 //   threads: 4                          for work that blocks
 //   log_level: info
@@ -103,6 +104,7 @@ struct ServerConfig {
   std::map<std::string, std::uint32_t> pool;
   BuildConfig builds;
   std::uint32_t max_sandboxes = 1000;
+  std::optional<std::uint32_t> max_paused;  // nullopt: as max_sandboxes
   std::uint32_t max_connections = 10'000;
   std::uint32_t threads = 4;
   LogLevel log_level = LogLevel::kInfo;

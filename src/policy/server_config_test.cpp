@@ -41,6 +41,7 @@ builds:
   hosts: ["deb.example.com", "registry.example.com:443"]
   registries: ["registry.example.com:5000"]
 max_sandboxes: 50
+max_paused: 0
 max_connections: 60
 threads: 2
 log_level: debug
@@ -70,6 +71,7 @@ TEST(ServerConfig, IsRead) {
                                          .hosts = {"deb.example.com", "registry.example.com:443"},
                                          .registries = {"registry.example.com:5000"}}));
   EXPECT_EQ(config->max_sandboxes, 50u);
+  EXPECT_EQ(config->max_paused, 0u);
   EXPECT_EQ(config->max_connections, 60u);
   EXPECT_EQ(config->threads, 2u);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
