@@ -297,9 +297,8 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
 
 io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what) {
   if (what.command.empty()) co_return Status();
-  Status started =
-      co_await start_and_wait(loop, *ready.client, std::move(what),
-                              {.user = ready.made.user, .env = own_variables(ready.made.id)});
+  StartOptions how{.user = ready.made.user, .env = own_variables(ready.made.id)};
+  Status started = co_await start_and_wait(loop, *ready.client, std::move(what), std::move(how));
   if (started.has_value()) co_return started;
   ready.client->shutdown();
   co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);

@@ -276,8 +276,8 @@ TEST_F(SandboxesTest, MetricsOfManyAreBounded) {
 
 TEST_F(SandboxesTest, WhatIsNotHereSaysSo) {
   fleet.add("i1");
-  for (const auto& [method, path] :
-       {std::pair("GET", "/volumes"), std::pair("GET", "/teams"), std::pair("GET", "/secrets")}) {
+  for (const auto& [method, path] : {std::pair("GET", "/volumes"), std::pair("POST", "/templates"),
+                                     std::pair("GET", "/teams"), std::pair("GET", "/secrets")}) {
     EXPECT_NE(refusal(call(method, path), 501), "") << path;
   }
 }
