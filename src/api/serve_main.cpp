@@ -88,16 +88,19 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The first key of a server that has none; empty where there is one.
-Result<std::string> first_key(db::Database& database) {
+Result<bool> has_key(db::Database& database) {
   TRY_ASSIGN(const db::Team team, db::Teams(database).find(db::kDefaultTeam));
-  db::Keys keys(database);
-  TRY_ASSIGN(const auto present, keys.list(team.id));
-  if (!present.empty()) return std::string();
+  TRY_ASSIGN(const auto present, db::Keys(database).list(team.id));
+  return !present.empty();
+}
+
+Result<std::string> make_first_key(db::Database& database) {
+  TRY_ASSIGN(const db::Team team, db::Teams(database).find(db::kDefaultTeam));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  TRY_ASSIGN(db::NewApiKey made,
-             keys.create(team.id, "first",
-                         std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+  TRY_ASSIGN(
+      db::NewApiKey made,
+      db::Keys(database).create(
+          team.id, "first", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
   return std::move(made.secret);
 }
 
@@ -185,7 +188,13 @@ Status Program::prepare() {
   const std::string directory = db::server_directory(config_.state_directory);
   TRY_ASSIGN(db::Database database, db::Database::open(db::database_path(config_.state_directory)));
   TRY_ASSIGN(secret_, db::ServerSecret::open(directory));
-  TRY_ASSIGN(first_key_, first_key(database));
+  TRY_ASSIGN(const bool keyed, has_key(database));
+  // It is for who sees it now, and not for a journal that keeps it.
+  if (!keyed && (arguments_.print_address || ::isatty(STDOUT_FILENO) == 1)) {
+    TRY_ASSIGN(first_key_, make_first_key(database));
+  } else if (!keyed) {
+    log_.write(io::Log::Level::kWarning, "no API key yet; make one with caisson key create");
+  }
   TRY_ASSIGN(variables_, db::Variables::open(config_.run_directory));
   database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
   Fd control(::fcntl(ground_.host.control_fd(), F_DUPFD_CLOEXEC, 0));
