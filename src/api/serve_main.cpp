@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,6 +36,7 @@
 #include "io/dev_ca.h"
 #include "io/log.h"
 #include "io/tls.h"
+#include "io/turns.h"
 #include "policy/server_config.h"
 
 namespace caisson::api {
@@ -43,6 +45,8 @@ namespace {
 constexpr int kStatusOfOurError = 125;
 constexpr std::chrono::seconds kDrainTime{15};
 constexpr std::chrono::minutes kSweepEvery{5};
+// Images that are made or dropped at a time: each takes one of the loop's threads for long.
+constexpr std::size_t kImagesAtOnce = 2;
 
 struct Arguments {
   std::string config;
@@ -167,6 +171,7 @@ class Program {
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
   std::optional<db::Variables> variables_;
+  const std::shared_ptr<io::Turns> image_turns_ = std::make_shared<io::Turns>(loop_, kImagesAtOnce);
   std::optional<DatabaseSnapshots> snapshots_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
@@ -236,6 +241,7 @@ fleet::FleetOptions Program::fleet_options() {
   options.usual_life = config_.defaults.lifetime_ms.has_value()
                            ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
                            : fleet::kLongestLife;
+  options.image_turns = image_turns_;
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
@@ -351,7 +357,9 @@ int Program::run() {
   fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
-  snapshots_.emplace(loop_, ground_.host, database_);
+  snapshots_.emplace(
+      loop_, ground_.host, database_,
+      DatabaseSnapshots::Options{.most = config_.max_snapshots, .turns = image_turns_});
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{.backend = {.loop = loop_,
