@@ -79,7 +79,10 @@ io::Async<Result<json::Value>> read_object(http::Exchange& exchange, Body body) 
     co_return fail({Code::kOutOfRange,
                     "the body is too long; allowed are " + std::to_string(kMostBody) + " bytes"});
   }
-  co_return parse_object(*text, body);
+  Result<json::Value> object = parse_object(*text, body);
+  // What a long call keeps of it is small; others are not to wait for its end.
+  exchange.let_go();
+  co_return object;
 }
 
 const json::Value* Object::find(std::string_view key) const {

@@ -23,7 +23,8 @@ namespace caisson::api {
 inline constexpr std::size_t kMostBody = 1 << 20;
 
 // The whole body as a JSON object. Errors: out_of_range where it is too long, invalid_argument
-// where it is no object. With kOptional no body at all is an empty object.
+// where it is no object. With kOptional no body at all is an empty object. The exchange holds
+// nothing of it afterwards.
 enum class Body : std::uint8_t { kRequired, kOptional };
 io::Async<Result<json::Value>> read_object(http::Exchange& exchange, Body body);
 // The same of a text that is here already.

@@ -28,6 +28,14 @@ TEST(BodyTest, ABodyIsReadWhole) {
   EXPECT_EQ(*body->find("a"), json::Value(1));
 }
 
+TEST(BodyTest, NothingIsHeldOfABodyThatWasRead) {
+  for (const char* text : {R"({"a":1})", "[]"}) {
+    FakeExchange exchange("POST", "/x", {}, text);
+    static_cast<void>(run(read_object(exchange, Body::kRequired)));
+    EXPECT_EQ(exchange.held, 0U) << text;
+  }
+}
+
 TEST(BodyTest, ALongBodyIsRefusedByItsLength) {
   FakeExchange exchange("POST", "/x", {}, std::string(kMostBody + 1, ' '));
   const Result<json::Value> body = run(read_object(exchange, Body::kRequired));

@@ -6,6 +6,7 @@
 
 #include "base/encoding.h"
 #include "db/teams.h"
+#include "db/template_name.h"
 #include "db/templates.h"
 #include "policy/complain.h"
 
@@ -61,9 +62,46 @@ Result<db::TemplateReference> own_reference(const std::string& slug, const std::
   return reference;
 }
 
+// The name that a new snapshot of the team gets; empty: none.
+Result<std::string> check_new(db::Database& database, const db::Team& owner,
+                              const std::string& name, std::uint64_t most) {
+  db::Templates templates(database);
+  std::string own;
+  if (!name.empty()) {
+    TRY_ASSIGN(const db::TemplateReference reference, own_reference(owner.slug, name));
+    own = reference.name;
+    TRY(db::check_template_name(own));
+    const auto there =
+        templates.find(owner.id, db::TemplateReference{.space = "", .name = own, .tag = ""});
+    if (!there.has_value() && there.error().code() != Code::kNotFound) return fail(there.error());
+    if (there.has_value() && !there->source_sandbox.has_value())
+      return fail(Error(Code::kAlreadyExists, "there is a template " + policy::quote(own)));
+    // One takes the other's place.
+    if (there.has_value()) return own;
+  }
+  TRY_ASSIGN(const std::uint64_t present, templates.count_snapshots(owner.id));
+  if (present >= most)
+    return fail(Error::exhausted("the team has " + std::to_string(present) +
+                                 " snapshots; allowed are " + std::to_string(most)));
+  return own;
+}
+
 }  // namespace
 
-io::Async<Status> DatabaseSnapshots::drop(std::vector<std::string> images) {
+io::Async<Status> DatabaseSnapshots::check(std::string team, std::string name) {
+  auto work = [team = std::move(team), name = std::move(name),
+               most = options_.most](db::Database& database) -> Result<std::string> {
+    TRY_ASSIGN(const db::Team owner, db::Teams(database).find_id(team));
+    return check_new(database, owner, name, most);
+  };
+  const auto checked = co_await database_->with(std::move(work));
+  if (!checked.has_value()) co_return fail(checked.error());
+  co_return Status();
+}
+
+io::Async<Status> DatabaseSnapshots::drop(std::string team, std::vector<std::string> images) {
+  if (images.empty()) co_return Status();
+  const io::Turns::Turn turn = co_await io::Turns::take(options_.turns, std::move(team));
   auto work = [&host = host_, images = std::move(images)]() -> Status {
     for (const std::string& image : images) TRY(host.drop_snapshot(image));
     return {};
@@ -77,14 +115,11 @@ io::Async<Result<SnapshotView>> DatabaseSnapshots::add(std::string team, std::st
     SnapshotView view;
     std::vector<std::string> unused;
   };
-  auto work = [team, sandbox = std::move(sandbox), name = std::move(name),
-               taken = std::move(taken)](db::Database& database) -> Result<Added> {
+  std::vector<std::string> images = {taken.image};
+  auto work = [team, sandbox = std::move(sandbox), name = std::move(name), taken = std::move(taken),
+               most = options_.most](db::Database& database) -> Result<Added> {
     TRY_ASSIGN(const db::Team owner, db::Teams(database).find_id(team));
-    std::string own;
-    if (!name.empty()) {
-      TRY_ASSIGN(const db::TemplateReference reference, own_reference(owner.slug, name));
-      own = reference.name;
-    }
+    TRY_ASSIGN(const std::string own, check_new(database, owner, name, most));
     TRY_ASSIGN(
         db::AddedSnapshot added,
         db::Templates(database).add_snapshot(
@@ -97,10 +132,14 @@ io::Async<Result<SnapshotView>> DatabaseSnapshots::add(std::string team, std::st
     return Added{.view = view_of(added.added, owner.slug),
                  .unused = std::move(added.unused_images)};
   };
-  CO_TRY_ASSIGN(Added added, co_await database_->with(std::move(work)));
+  auto added = co_await database_->with(std::move(work));
   // What stays is swept later.
-  std::ignore = co_await drop(std::move(added.unused));
-  co_return std::move(added.view);
+  if (!added.has_value()) {
+    std::ignore = co_await drop_unneeded(std::move(team), std::move(images));
+    co_return fail(std::move(added).error());
+  }
+  std::ignore = co_await drop(std::move(team), std::move(added->unused));
+  co_return std::move(added->view);
 }
 
 io::Async<Result<SnapshotPage>> DatabaseSnapshots::list(std::string team, SnapshotQuery query) {
@@ -143,7 +182,7 @@ io::Async<Status> DatabaseSnapshots::remove(std::string team, std::string name) 
     return templates.remove(team, found.id);
   };
   CO_TRY_ASSIGN(std::vector<std::string> unused, co_await database_->with(std::move(work)));
-  std::ignore = co_await drop(std::move(unused));
+  std::ignore = co_await drop(std::move(team), std::move(unused));
   co_return Status();
 }
 
@@ -173,11 +212,16 @@ io::Async<Status> DatabaseSnapshots::sweep() {
   // The images first: what comes to be needed afterwards is not old.
   auto look = [&host = host_] { return host.old_snapshots(); };
   CO_TRY_ASSIGN(std::vector<std::string> images, co_await loop_.in_pool(std::move(look)));
+  co_return co_await drop_unneeded("", std::move(images));
+}
+
+io::Async<Status> DatabaseSnapshots::drop_unneeded(std::string team,
+                                                   std::vector<std::string> images) {
   auto work = [](db::Database& database) { return db::Templates(database).images_of_any_team(); };
   CO_TRY_ASSIGN(const std::vector<std::string> needed, co_await database_->with(std::move(work)));
   std::erase_if(
       images, [&](const std::string& image) { return std::ranges::binary_search(needed, image); });
-  co_return co_await drop(std::move(images));
+  co_return co_await drop(std::move(team), std::move(images));
 }
 
 }  // namespace caisson::api

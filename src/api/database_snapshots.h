@@ -6,22 +6,30 @@
 // and then.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "api/snapshots.h"
 #include "fleet/local_fleet.h"
 #include "fleet/shared_database.h"
+#include "io/turns.h"
 
 namespace caisson::api {
 
 class DatabaseSnapshots final : public Snapshots {
  public:
+  struct Options {
+    std::uint64_t most = 1000;  // of a team
+    // In which images are made and dropped (FleetOptions::image_turns); may be null.
+    std::shared_ptr<io::Turns> turns;
+  };
   // The host outlives the loop.
   DatabaseSnapshots(io::Loop& loop, maker::Host& host,
-                    std::shared_ptr<fleet::SharedDatabase> database)
-      : loop_(loop), host_(host), database_(std::move(database)) {}
+                    std::shared_ptr<fleet::SharedDatabase> database, Options options)
+      : loop_(loop), host_(host), database_(std::move(database)), options_(std::move(options)) {}
 
+  io::Async<Status> check(std::string team, std::string name) override;
   io::Async<Result<SnapshotView>> add(std::string team, std::string sandbox, std::string name,
                                       fleet::Snapshot taken) override;
   io::Async<Result<SnapshotPage>> list(std::string team, SnapshotQuery query) override;
@@ -32,11 +40,15 @@ class DatabaseSnapshots final : public Snapshots {
   io::Async<Status> sweep();
 
  private:
-  io::Async<Status> drop(std::vector<std::string> images);
+  // `team`: for whom; empty: for the server itself.
+  io::Async<Status> drop(std::string team, std::vector<std::string> images);
+  // But those that a build or a sandbox refers to.
+  io::Async<Status> drop_unneeded(std::string team, std::vector<std::string> images);
 
   io::Loop& loop_;
   maker::Host& host_;
   std::shared_ptr<fleet::SharedDatabase> database_;
+  const Options options_;
 };
 
 }  // namespace caisson::api

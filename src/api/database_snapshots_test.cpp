@@ -34,7 +34,8 @@ class DatabaseSnapshotsTest : public testing::Test {
     first_ = teams.find(db::kDefaultTeam)->id;
     second_ = teams.create("other", "Other", {}, 1)->id;
     auto database = std::make_shared<fleet::SharedDatabase>(loop, std::move(*opened));
-    DatabaseSnapshots snapshots(loop, host_, database);
+    DatabaseSnapshots snapshots(loop, host_, database,
+                                {.most = most_, .turns = std::make_shared<io::Turns>(loop, 1)});
     auto task = [](io::Loop& on, DatabaseSnapshots& under_test, Body& run) -> io::Async<void> {
       co_await run(under_test);
       on.stop();
@@ -45,6 +46,7 @@ class DatabaseSnapshotsTest : public testing::Test {
 
   fleet::FakeHost host_;
   std::string directory_, first_, second_;
+  std::uint64_t most_ = 1000;
 };
 
 const fleet::Snapshot kTaken{
@@ -83,6 +85,39 @@ TEST_F(DatabaseSnapshotsTest, ANameIsTheTeamsOwn) {
     EXPECT_EQ(bad.error().code(), Code::kInvalidArgument);
     const auto foreign = co_await snapshots.add(second_, "i1", "default/mine", kTaken);
     EXPECT_EQ(foreign.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, ATeamHasSoManyAndMayReplaceThem) {
+  most_ = 1;
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    auto checked = co_await snapshots.check(first_, "mine");
+    EXPECT_TRUE(checked.has_value());
+    const auto added = co_await snapshots.add(first_, "i1", "mine", kTaken);
+    EXPECT_TRUE(added.has_value());
+    for (const char* name : {"", "other"}) {
+      checked = co_await snapshots.check(first_, name);
+      EXPECT_EQ(checked.error().code(), Code::kResourceExhausted) << name;
+    }
+    checked = co_await snapshots.check(first_, "mine");
+    EXPECT_TRUE(checked.has_value());
+    checked = co_await snapshots.check(second_, "");
+    EXPECT_TRUE(checked.has_value());
+    checked = co_await snapshots.check(second_, "No Name");
+    EXPECT_EQ(checked.error().code(), Code::kInvalidArgument);
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, TheImageOfOneThatIsNotAddedIsDroppedUnlessItIsNeeded) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    auto refused = co_await snapshots.add(first_, "i1", "No Name", kTaken);
+    EXPECT_FALSE(refused.has_value());
+    EXPECT_THAT(host_.dropped(), ElementsAre(kTaken.image));
+    const auto added = co_await snapshots.add(first_, "i1", "", kTaken);
+    EXPECT_TRUE(added.has_value());
+    refused = co_await snapshots.add(first_, "i1", "No Name", kTaken);
+    EXPECT_FALSE(refused.has_value());
+    EXPECT_THAT(host_.dropped(), ElementsAre(kTaken.image));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,6 +36,7 @@
 #include "io/dev_ca.h"
 #include "io/log.h"
 #include "io/tls.h"
+#include "io/turns.h"
 #include "policy/server_config.h"
 
 namespace caisson::api {
@@ -43,6 +45,8 @@ namespace {
 constexpr int kStatusOfOurError = 125;
 constexpr std::chrono::seconds kDrainTime{15};
 constexpr std::chrono::minutes kSweepEvery{5};
+// Images that are made or dropped at a time: each takes one of the loop's threads for long.
+constexpr std::size_t kImagesAtOnce = 2;
 
 struct Arguments {
   std::string config;
@@ -88,16 +92,19 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The first key of a server that has none; empty where there is one.
-Result<std::string> first_key(db::Database& database) {
+Result<bool> has_key(db::Database& database) {
   TRY_ASSIGN(const db::Team team, db::Teams(database).find(db::kDefaultTeam));
-  db::Keys keys(database);
-  TRY_ASSIGN(const auto present, keys.list(team.id));
-  if (!present.empty()) return std::string();
+  TRY_ASSIGN(const auto present, db::Keys(database).list(team.id));
+  return !present.empty();
+}
+
+Result<std::string> make_first_key(db::Database& database) {
+  TRY_ASSIGN(const db::Team team, db::Teams(database).find(db::kDefaultTeam));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  TRY_ASSIGN(db::NewApiKey made,
-             keys.create(team.id, "first",
-                         std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+  TRY_ASSIGN(
+      db::NewApiKey made,
+      db::Keys(database).create(
+          team.id, "first", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
   return std::move(made.secret);
 }
 
@@ -164,6 +171,7 @@ class Program {
   std::optional<db::ServerSecret> secret_;
   std::shared_ptr<fleet::SharedDatabase> database_;
   std::optional<db::Variables> variables_;
+  const std::shared_ptr<io::Turns> image_turns_ = std::make_shared<io::Turns>(loop_, kImagesAtOnce);
   std::optional<DatabaseSnapshots> snapshots_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
@@ -185,7 +193,13 @@ Status Program::prepare() {
   const std::string directory = db::server_directory(config_.state_directory);
   TRY_ASSIGN(db::Database database, db::Database::open(db::database_path(config_.state_directory)));
   TRY_ASSIGN(secret_, db::ServerSecret::open(directory));
-  TRY_ASSIGN(first_key_, first_key(database));
+  TRY_ASSIGN(const bool keyed, has_key(database));
+  // It is for who sees it now, and not for a journal that keeps it.
+  if (!keyed && (arguments_.print_address || ::isatty(STDOUT_FILENO) == 1)) {
+    TRY_ASSIGN(first_key_, make_first_key(database));
+  } else if (!keyed) {
+    log_.write(io::Log::Level::kWarning, "no API key yet; make one with caisson key create");
+  }
   TRY_ASSIGN(variables_, db::Variables::open(config_.run_directory));
   database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
   Fd control(::fcntl(ground_.host.control_fd(), F_DUPFD_CLOEXEC, 0));
@@ -228,6 +242,7 @@ fleet::FleetOptions Program::fleet_options() {
   options.usual_life = config_.defaults.lifetime_ms.has_value()
                            ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
                            : fleet::kLongestLife;
+  options.image_turns = image_turns_;
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
@@ -343,7 +358,9 @@ int Program::run() {
   fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
-  snapshots_.emplace(loop_, ground_.host, database_);
+  snapshots_.emplace(
+      loop_, ground_.host, database_,
+      DatabaseSnapshots::Options{.most = config_.max_snapshots, .turns = image_turns_});
   keys_.emplace(*database_keys_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{.backend = {.loop = loop_,

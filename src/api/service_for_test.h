@@ -165,10 +165,14 @@ class FakeSnapshots final : public Snapshots {
     SnapshotView view;
   };
   std::vector<Kept> kept;
-  std::optional<Error> failure;
-  SnapshotQuery query;     // of the last list()
-  std::string next_token;  // of the next list()
+  std::optional<Error> failure, refusal;  // refusal: of check()
+  SnapshotQuery query;                    // of the last list()
+  std::string next_token;                 // of the next list()
 
+  io::Async<Status> check(std::string, std::string) override {
+    if (refusal.has_value()) co_return fail(*refusal);
+    co_return Status();
+  }
   io::Async<Result<SnapshotView>> add(std::string team, std::string sandbox, std::string name,
                                       fleet::Snapshot taken) override {
     if (failure.has_value()) co_return fail(*failure);

@@ -32,8 +32,12 @@ struct SnapshotPage {
 class Snapshots {
  public:
   virtual ~Snapshots() = default;
+  // Whether add() with that name (empty: none) would succeed now: for before the image is made.
+  // Errors: those of add().
+  virtual io::Async<Status> check(std::string team, std::string name) = 0;
   // Takes the place of the team's snapshot of that name, whose id stays. Errors: invalid_argument
-  // (the name is none), already_exists (it is a template's).
+  // (the name is none), already_exists (it is a template's), resource_exhausted (the team has as
+  // many as it may). After an error the image is not kept, unless something else needs it.
   virtual io::Async<Result<SnapshotView>> add(std::string team, std::string sandbox,
                                               std::string name, fleet::Snapshot taken) = 0;
   // Error: invalid_argument for a token that is none.

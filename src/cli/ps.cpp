@@ -81,7 +81,7 @@ int run_ps(const Parsed& parsed, Host& host) {
                                .count();
   TextTable table({"ID", "STATE", "WALL", "IMAGE", "AGE", "LEFT", "PORTS", "COMMAND"});
   for (const SandboxInfo& info : *list)
-    table.add({info.id, info.paused ? "paused" : "running", info.wall, info.image,
+    table.add({info.id, info.paused ? "paused" : "running", info.wall, shown(info.image),
                duration_text(now - info.created_ms),
                info.deadline_ms.has_value() ? duration_text(*info.deadline_ms - now) : "unlimited",
                ports(info.exposed_ports), command_line(info.command)});

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<OptionGroup, 1> kGroups = {{{"Options", kServeOptions}}};
 constexpr std::array<Example, 3> kExamples = {
-    {{"caisson serve", "at 127.0.0.1:3000; the first start shows the first API key"},
+    {{"caisson serve", "at 127.0.0.1:3000; a first start in a terminal shows the first API key"},
      {"caisson serve --listen 0.0.0.0:3000 --max-sandboxes 200",
       "for others too, and no more than so many"},
      {"caisson serve --print-config", "what holds, as a file to begin with"}}};

@@ -7,7 +7,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 3> kServerOptions = {{
+inline constexpr std::array<Option, 4> kServerOptions = {{
     {.name = "--server",
      .value = "URL",
      .help = "Act on this server, such as https://server.example.com, and not on this host; "
@@ -21,6 +21,9 @@ inline constexpr std::array<Option, 3> kServerOptions = {{
      .help = "Trust these certificates, as PEM, in place of this host's. Default: "
              "$CAISSON_SERVER_CA.",
      .complete = Complete::kFile},
+    {.name = "--insecure-http",
+     .help = "Send the key in the clear, to an http:// address that is not this host's own; "
+             "$CAISSON_INSECURE_HTTP=1 does too."},
 }};
 inline constexpr OptionGroup kServerGroup = {"A server", kServerOptions};
 

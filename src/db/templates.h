@@ -111,6 +111,8 @@ class Templates {
   Result<AddedSnapshot> add_snapshot(std::string_view team_id, const Snapshot& snapshot,
                                      std::int64_t now_ms);
 
+  Result<std::uint64_t> count_snapshots(std::string_view team_id);
+
   // By tag.
   Result<std::vector<TagInfo>> tags(std::string_view team_id, std::string_view id);
   // Errors: not_found (no such build of that template), failed_precondition (it is not ready),

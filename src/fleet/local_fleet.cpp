@@ -408,6 +408,7 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   auto work = [on = &host, host_id = sandbox->host_id(), image = record.image] {
     return on->take_snapshot(host_id, image);
   };
+  const io::Turns::Turn turn = co_await io::Turns::take(options.image_turns, record.team);
   CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
   Likeness found;
   found.like = {

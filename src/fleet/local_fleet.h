@@ -18,6 +18,7 @@
 #include "fleet/quota.h"
 #include "fleet/records.h"
 #include "fleet/start_command.h"
+#include "io/turns.h"
 
 namespace caisson::fleet {
 
@@ -43,6 +44,8 @@ struct FleetOptions {
   std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
+  // In which images are made of sandboxes, which takes long, by team; null: as they are asked for.
+  std::shared_ptr<io::Turns> image_turns;
 };
 
 class LocalFleet final : public Fleet {

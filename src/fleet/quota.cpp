@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "policy/complain.h"
+#include "policy/names.h"
 #include "policy/units.h"
 
 namespace caisson::fleet {
@@ -47,6 +48,15 @@ Result<Recipe> recipe_within(const Quota& quota, Recipe recipe, Limits limits) {
                                 policy::format_limit(rule.unit, most) + " at most"));
     value = allowed;
   }
+  using policy::SyscallProfile;
+  if (recipe.profile != SyscallProfile::kDefault && recipe.profile != quota.profile) {
+    const std::array allowed = {policy::to_string(SyscallProfile::kDefault),
+                                policy::to_string(quota.profile)};
+    const std::size_t count = allowed[0] == allowed[1] ? 1 : 2;
+    return fail(
+        policy::wrong("profile", std::string(policy::to_string(recipe.profile)),
+                      policy::alternatives(allowed.data(), count) + " (limits.maximum.profile)"));
+  }
   return recipe;
 }
 
@@ -67,6 +77,7 @@ Quota quota_of(const policy::ServerConfig& config, const db::Quota& team) {
   quota.memory_bytes = lower(most.memory, team.memory);
   quota.disk_bytes = lower(most.disk, team.disk);
   quota.pids = most.pids;
+  quota.profile = config.most_profile;
   return quota;
 }
 

@@ -30,6 +30,7 @@ struct Quota {
   std::chrono::seconds longest{24 * 3600};
   // Of one sandbox; nullopt is unlimited.
   policy::LimitValue cpu_milli, memory_bytes, disk_bytes, pids;
+  policy::SyscallProfile profile = policy::SyscallProfile::kDefault;  // beside the default one
   bool operator==(const Quota&) const = default;
 };
 

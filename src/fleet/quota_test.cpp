@@ -63,6 +63,20 @@ TEST(QuotaTest, UsualLimitsBecomeLessAndThoseAskedForAreRefused) {
   EXPECT_EQ(endless.error().message(), "limits.pids: found unlimited; allowed is 50 at most");
 }
 
+TEST(QuotaTest, ThereIsOneProfileBesideTheDefaultOne) {
+  using policy::SyscallProfile;
+  const Recipe recipe = {.image = "i", .profile = SyscallProfile::kDebug};
+  Quota quota;
+  EXPECT_EQ(recipe_within(quota, recipe, Limits::kAsked).error().message(),
+            "profile: found debug; allowed is default (limits.maximum.profile)");
+  quota.profile = SyscallProfile::kBrowser;
+  EXPECT_EQ(recipe_within(quota, recipe, Limits::kAsked).error().message(),
+            "profile: found debug; allowed is default or browser (limits.maximum.profile)");
+  quota.profile = SyscallProfile::kDebug;
+  EXPECT_TRUE(recipe_within(quota, recipe, Limits::kAsked).has_value());
+  EXPECT_TRUE(recipe_within(quota, {.image = "i"}, Limits::kAsked).has_value());
+}
+
 class DatabaseQuotasTest : public db::DatabaseTest {};
 
 TEST_F(DatabaseQuotasTest, ATeamsQuotaIsReadAndRemembered) {

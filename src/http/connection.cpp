@@ -16,7 +16,8 @@ using Held = std::shared_ptr<Connection>;
 // What an idle connection waits with; the rest of a head is read in larger pieces.
 constexpr std::size_t kFirstRoom = 1024;
 constexpr std::size_t kHeadRoom = 4096;
-// How much is read ahead at most to see whether the client has gone.
+// How much is read ahead at most to see whether the client has gone: of a body, or of the requests
+// behind the one that is being served.
 constexpr std::size_t kMostAhead = 16 * 1024;
 // An upload is under way while its refusal is: many clients read an answer only when they have sent
 // all.
@@ -149,12 +150,12 @@ class Connection::Reading {
  public:
   Reading(Connection& connection, std::size_t room)
       : connection_(connection), size_(connection.buffer_.size()) {
-    connection_.reading_ = true;
+    connection_.reading_ = connection_.filling_ = true;
     connection_.buffer_.resize(size_ + room);
   }
   ~Reading() {
     connection_.buffer_.resize(size_);
-    connection_.reading_ = false;
+    connection_.reading_ = connection_.filling_ = false;
     connection_.changed_.notify();
   }
   Reading(const Reading&) = delete;
@@ -226,9 +227,12 @@ Async<void> Connection::read_ahead(Held self) {
 
 Async<void> Connection::watch(Held self, std::uint64_t number) {
   while (!self->gone_ && self->number_ == number) {
-    const bool hidden =
-        !self->buffer_.empty() && (!self->body_open_ || self->buffer_.size() >= kMostAhead);
-    if (hidden) co_return;
+    if (self->buffer_.size() >= kMostAhead) {
+      // Whoever sends so much behind a request that is not answered yet could hide its end behind
+      // it. A body is the handler's to read.
+      if (!self->body_open_) self->close(io::Stream::Close::kReset);
+      co_return;
+    }
     if (!self->reading_) {
       self->reading_ = true;
       self->server_->loop.spawn(read_ahead(self));

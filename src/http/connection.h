@@ -34,6 +34,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Bytes that came and nobody has taken yet.
   std::string& buffer() { return buffer_; }
   bool reading() const { return reading_; }
+  // A read goes straight into the buffer, whose end is not bytes that came.
+  bool filling() const { return filling_; }
   // The client has ended the connection, or it broke.
   bool gone() const { return gone_; }
 
@@ -45,6 +47,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close(io::Stream::Close how);
 
   // Returns when the client has gone, when that cannot be seen, or when request `number` has ended.
+  // A client that sends much behind a request is made to go.
   static io::Async<void> watch(std::shared_ptr<Connection> self, std::uint64_t number);
   std::uint64_t number() const { return number_; }
   // Whether bytes that come belong to the request's body; set by the exchange.
@@ -76,6 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   io::Event changed_;         // a read ended, the client has gone, a request has ended
   std::uint64_t number_ = 0;  // of the request that is being served
   bool reading_ = false;
+  bool filling_ = false;
   bool gone_ = false;
   bool body_open_ = false;
   std::list<Connection*>::iterator place_;

@@ -98,7 +98,7 @@ Async<Result<std::string>> ServerExchange::next_piece(std::size_t most, io::Cloc
   for (;;) {
     if (body_refusal_.has_value()) co_return fail(Error::invalid(body_refusal_->sentence));
     if (decoder_.done()) co_return std::string();
-    if (!buffer.empty() && !connection_->reading()) {
+    if (!buffer.empty() && !connection_->filling()) {
       continued_ = true;
       // Many small chunks are one piece. A fault behind them is told by the next call.
       std::string_view rest = buffer;

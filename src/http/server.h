@@ -76,7 +76,8 @@ class Exchange {
   // Ends the connection without an end of the answer: the client sees that it is not whole.
   virtual void abort() = 0;
   // Waits until the client has gone, without reading its body. For handlers that wait for something
-  // else beside it. Returns at once where pipelined bytes hide it.
+  // else beside it. Returns early where a body that nobody reads hides it. A client that sends more
+  // than some kilobytes of further requests meanwhile is cut off, and so has gone.
   virtual io::Async<void> wait_gone() = 0;
   // Calls `call` on the loop when the client has gone while the handler runs, as far as that can be
   // seen (as wait_gone()); forgotten when the handler ends. One at a time.

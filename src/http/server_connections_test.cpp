@@ -56,7 +56,7 @@ TEST_F(ServerTest, WhatWasReadAheadIsTheNextRequest) {
   on("/", [&](Exchange& exchange) -> Async<void> {
     exchange.on_gone([] { ADD_FAILURE() << "the client has not gone"; });
     arrived.notify();
-    co_await exchange.wait_gone();  // returns since bytes came
+    co_await go_on.wait();
     EXPECT_FALSE(exchange.gone());
     co_await exchange.respond(text_head(), "first");
   });
@@ -66,9 +66,67 @@ TEST_F(ServerTest, WhatWasReadAheadIsTheNextRequest) {
     co_await io::send(*stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     co_await arrived.wait();
     co_await io::send(*stream, "GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    co_await io::Loop::sleep(0s);
+    go_on.notify();
     const std::string answer = co_await io::read_to_end(*stream);
     EXPECT_THAT(answer, HasSubstr("first"));
     EXPECT_THAT(answer, EndsWith("GET /next "));
+  };
+  io::run_on(loop_, body);
+}
+
+TEST_F(ServerTest, TheClientsEndIsSeenBehindTheNextRequest) {
+  io::Event arrived(loop_), gone(loop_);
+  on("/", [&](Exchange& exchange) -> Async<void> {
+    arrived.notify();
+    co_await exchange.wait_gone();
+    EXPECT_TRUE(exchange.gone());
+    gone.notify();
+  });
+  start();
+  auto body = [&]() -> Async<void> {
+    auto stream = co_await connect();
+    co_await io::send(*stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\n");
+    co_await arrived.wait();
+    loop_.post([&] { stream.reset(); });
+    co_await gone.wait();
+  };
+  io::run_on(loop_, body);
+}
+
+TEST_F(ServerTest, WhoSendsOnAndOnBehindARequestIsCutOff) {
+  io::Event arrived(loop_), gone(loop_);
+  on("/", [&](Exchange& exchange) -> Async<void> {
+    exchange.on_gone([&] { gone.notify(); });
+    arrived.notify();
+    co_await gone.wait();
+  });
+  start();
+  auto body = [&]() -> Async<void> {
+    const auto stream = co_await connect();
+    co_await io::send(*stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    co_await arrived.wait();
+    co_await io::send(*stream, std::string(20'000, 'x'));
+    const std::string nothing = co_await io::read_to_end(*stream);
+    EXPECT_EQ(nothing, "");
+  };
+  io::run_on(loop_, body);
+}
+
+TEST_F(ServerTest, ABodyBehindAWatchedRequestIsReadThoughMoreIsAwaited) {
+  on("/first", [&](Exchange& exchange) -> Async<void> {
+    exchange.on_gone([] {});
+    co_await io::Loop::sleep(0s);
+    co_await exchange.respond(text_head(), "first");
+  });
+  start();
+  auto body = [&]() -> Async<void> {
+    const auto stream = co_await connect();
+    co_await io::send(*stream,
+                      "GET /first HTTP/1.1\r\nHost: x\r\n\r\n"
+                      "POST /2 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody");
+    const std::string answer = co_await read_until(*stream, "POST /2 body");
+    EXPECT_THAT(answer, HasSubstr("first"));
   };
   io::run_on(loop_, body);
 }

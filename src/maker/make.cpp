@@ -3,7 +3,9 @@
 #include <caisson/sandbox.h>
 #include <unistd.h>
 
+#include "base/sha256.h"
 #include "box/registry.h"
+#include "image/reference.h"
 #include "image/store.h"
 #include "maker/recipe.h"
 #include "maker/snapshot.h"
@@ -15,9 +17,30 @@ bool is_a_teams(std::string_view name) {
   return name.starts_with(kSnapshotNames) || name.starts_with(kTemplateNames);
 }
 
+// What a server may have sandboxes made of: this host's own files are no image for clients, a name
+// that is not here would be guessed at further, and the beginning of an id reaches what was not
+// named.
+Status check_image(const std::string& image) {
+  constexpr std::string_view kId = "sha256:";
+  if (image.starts_with(kId)) {
+    if (is_sha256(std::string_view(image).substr(kId.size()))) return {};
+    return fail(Error::invalid("the image: found '" + image +
+                               "', allowed are an image's name and sha256: with a whole id"));
+  }
+  if (image.empty() || image == image::kHostImage)
+    return fail(Error::invalid("the image: this host's own files are none for a server"));
+  TRY_ASSIGN(image::Store store, image::Store::open());
+  if (store.contains(image)) return {};
+  TRY_ASSIGN(const image::Reference reference, image::parse_reference(image));
+  // A name with a digest also means an image that is there by that name and a tag.
+  if (!reference.digest.empty() && store.find(image).has_value()) return {};
+  return fail(Error::not_found("the image '" + image + "' is not in the store"));
+}
+
 }  // namespace
 
 Result<Made> make_sandbox(const Recipe& recipe) {
+  TRY(check_image(recipe.image));
   policy::SpecValues values =
       values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs);
   values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();

@@ -145,6 +145,13 @@ TEST_F(MakerTest, TellsWhyASandboxCannotBeMade) {
   EXPECT_EQ(made.error().code(), Code::kNotFound) << made.error().message();
 }
 
+TEST_F(MakerTest, TheHostsFilesAndWhatIsNoImageAreNotMadeInto) {
+  for (const char* image : {"host", "sha256:0123456789ab", "sha256:../x", "a:b:c"})
+    EXPECT_EQ(client_->make({.image = image}).error().code(), Code::kInvalidArgument) << image;
+  for (const std::string& image : {std::string("0123456789ab"), "sha256:" + std::string(64, 'a')})
+    EXPECT_EQ(client_->make({.image = image}).error().code(), Code::kNotFound) << image;
+}
+
 TEST_F(MakerTest, RequestsThatAreNoneDoNotStopIt) {
   ASSERT_TRUE(sys::send_message(client_->control_fd(), "nonsense", {}).has_value());
   const std::string long_one(10'000, 'x');

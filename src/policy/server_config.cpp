@@ -339,6 +339,21 @@ constexpr std::array kFields = {
     limit<[](auto& c) -> auto& { return c.maxima.lifetime_ms; }, kLifetime>(
         {"limits.maximum.lifetime", "--max-lifetime", "TIME",
          "Time to live, the most that a sandbox may ask for."}),
+    Field{{"limits.maximum.profile", "--max-profile", "PROFILE",
+           "default, browser or debug: beside default, the profile of system calls that a sandbox "
+           "may ask for."},
+          [](const Node& node, Path path, ServerConfig& config) -> Status {
+            const auto profile = is_text(node) ? index_of(kProfileNames, node.text) : std::nullopt;
+            if (!profile) {
+              return fail(
+                  wrong_at(node, path, alternatives(kProfileNames.data(), kProfileNames.size())));
+            }
+            config.most_profile = static_cast<SyscallProfile>(*profile);
+            return {};
+          },
+          [](const ServerConfig& config) {
+            return std::string(kProfileNames[static_cast<std::size_t>(config.most_profile)]);
+          }},
     Field{{"pool", "", "", ""},
           [](const Node& node, Path path, ServerConfig& config) -> Status {
             TRY_ASSIGN(config.pool,
@@ -376,6 +391,8 @@ constexpr std::array kFields = {
         }},
     count<[](auto& c) -> auto& { return c.max_connections; }, 1, 1'000'000>(
         {"max_connections", "--max-connections", "COUNT", "Connections of clients at a time."}),
+    count<[](auto& c) -> auto& { return c.max_snapshots; }, 1, 1'000'000>(
+        {"max_snapshots", "--max-snapshots", "COUNT", "Snapshots that a team may have."}),
     count<[](auto& c) -> auto& { return c.threads; }, 1, 256>(
         {"threads", "--threads", "COUNT", "Threads for work that blocks."}),
     Field{{"log_level", "--log-level", "LEVEL", "debug, info, warn or error."},

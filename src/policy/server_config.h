@@ -15,7 +15,8 @@
 //   templates: {base: base, py: python:3}     names that clients use, and images of the store
 //   limits:
 //     default: {cpus: 2, memory: 512MiB, disk: 1GiB, pids: 1024, lifetime: 5m}
-//     maximum: {cpus: 8, memory: 8GiB, disk: 16GiB, pids: 16k, lifetime: 24h}
+//     maximum: {cpus: 8, memory: 8GiB, disk: 16GiB, pids: 16k, lifetime: 24h,
+//               profile: default}     default, browser or debug, of system calls
 //   pool: {base: 4}                     templates of which so many sandboxes are made ahead
 //   builds:                             of templates, by clients
 //     at_once: 4
@@ -27,6 +28,7 @@
 //   max_sandboxes: 1000                 that run at a time, of all teams
 //   max_paused: 1000                    whose memory is kept, of all teams; else as max_sandboxes
 //   max_connections: 10000
+//   max_snapshots: 1000                 that a team may have
 //   threads: 4                          for work that blocks
 //   log_level: info
 //
@@ -101,11 +103,13 @@ struct ServerConfig {
   std::map<std::string, std::string> templates;
   ServedLimits defaults = {2000, 512ull << 20, 1ull << 30, 1024, 300'000};
   ServedLimits maxima = {8000, 8ull << 30, 16ull << 30, 16'000, 86'400'000};
+  SyscallProfile most_profile = SyscallProfile::kDefault;  // that clients may ask for
   std::map<std::string, std::uint32_t> pool;
   BuildConfig builds;
   std::uint32_t max_sandboxes = 1000;
   std::optional<std::uint32_t> max_paused;  // nullopt: as max_sandboxes
   std::uint32_t max_connections = 10'000;
+  std::uint32_t max_snapshots = 1000;  // of a team
   std::uint32_t threads = 4;
   LogLevel log_level = LogLevel::kInfo;
   bool operator==(const ServerConfig&) const = default;

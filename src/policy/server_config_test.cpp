@@ -32,7 +32,7 @@ default_image: tools:2
 templates: {base: base, py-3: registry.example.com/python:3.13}
 limits:
   default: {cpus: 0.5, memory: 256MiB, disk: 2GB, pids: 100, lifetime: 90s}
-  maximum: {cpus: 4, memory: 1GiB, disk: unlimited, pids: 1k, lifetime: unlimited}
+  maximum: {cpus: 4, memory: 1GiB, disk: unlimited, pids: 1k, lifetime: unlimited, profile: browser}
 pool: {base: 4}
 builds:
   at_once: 2
@@ -43,6 +43,7 @@ builds:
 max_sandboxes: 50
 max_paused: 0
 max_connections: 60
+max_snapshots: 70
 threads: 2
 log_level: debug
 )";
@@ -64,6 +65,7 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->templates.at("py-3"), "registry.example.com/python:3.13");
   EXPECT_EQ(config->defaults, (ServedLimits{500, 256ull << 20, 2'000'000'000, 100, 90'000}));
   EXPECT_EQ(config->maxima, (ServedLimits{4000, 1ull << 30, {}, 1000, {}}));
+  EXPECT_EQ(config->most_profile, SyscallProfile::kBrowser);
   EXPECT_EQ(config->pool.at("base"), 4u);
   EXPECT_EQ(config->builds, (BuildConfig{.at_once = 2,
                                          .time_ms = 600'000,
@@ -73,6 +75,7 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->max_sandboxes, 50u);
   EXPECT_EQ(config->max_paused, 0u);
   EXPECT_EQ(config->max_connections, 60u);
+  EXPECT_EQ(config->max_snapshots, 70u);
   EXPECT_EQ(config->threads, 2u);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_TRUE(validate_server_config(*config));
@@ -151,6 +154,7 @@ TEST(ServerConfig, IsRefusedWithKeyFoundAndAllowed) {
            Row{"builds: {hosts: ['a b']}", "builds.hosts[0]", "a b", "HOST:PORT"},
            Row{"builds: {registries: [x/y]}", "builds.registries[0]", "x/y", "HOST"},
            Row{"max_sandboxes: 1.5", "max_sandboxes", "1.5", "whole number"},
+           Row{"limits: {maximum: {profile: all}}", "limits.maximum.profile", "all", "browser"},
            Row{"max_connections: 0", "max_connections", "0", "from 1 to 1000000"},
            Row{"threads: ''", "threads", "\"\"", "from 1 to 256"},
            Row{"user: -x", "user", "-x", "UID:GID"},

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -119,6 +120,20 @@ class Restart(Case):
                               "--run-dir", caller.env["CAISSON_RUN_DIR"])
         self.assertEqual(done.returncode, 125, done)
         self.assertIn(b"another server uses", done.stderr)
+
+    def test_a_first_key_is_not_made_where_nobody_sees_it(self):
+        caller = self.server.caller
+        folder, said = caller.folder / "keyless", caller.folder / "keyless.log"
+        with open(said, "wb") as log:
+            process = caller.popen("serve", "--listen", "127.0.0.1:0", "--state-dir", folder / "state", "--run-dir", folder / "run",
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            self.assertTrue(harness.wait_until(lambda: b"serving" in said.read_bytes(), 30), said.read_bytes())
+        finally:
+            process.terminate()
+            process.wait(20)
+        self.assertIn(b"no API key yet; make one with caisson key create", said.read_bytes())
+        self.assertNotIn(b"e2b_", said.read_bytes())
 
 
 def status_of(pid):

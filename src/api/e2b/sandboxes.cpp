@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "api/body.h"
+#include "api/create_sandbox.h"
 #include "api/e2b/network.h"
 #include "api/e2b/new_sandbox.h"
 #include "api/e2b/view.h"
@@ -32,7 +33,7 @@ Result<std::optional<seconds>> life(const Object& body, std::string_view key, st
 io::Async<Result<Answer>> create(Call& call, Dialect dialect) {
   CO_TRY_ASSIGN(const json::Value body, co_await read_object(call.exchange, Body::kRequired));
   CO_TRY_ASSIGN(fleet::NewSandbox wanted, parse_new_sandbox(body, dialect));
-  CO_TRY_ASSIGN(const auto made, co_await call.backend.fleet.create(call.team, std::move(wanted)));
+  CO_TRY_ASSIGN(const auto made, co_await create_sandbox(call, std::move(wanted)));
   co_return Answer::json(201, sandbox_body(made->view(), call.backend.domain));
 }
 io::Async<Result<Answer>> create_v1(Call& call) {

@@ -29,6 +29,8 @@ io::Async<Result<Answer>> take(Call& call) {
   CO_TRY_ASSIGN(const json::Value body, co_await read_object(call.exchange, Body::kOptional));
   CO_TRY_ASSIGN(const auto name, Object(body).text("name", kMostTemplateName));
   const std::string id = sandbox_id(call);
+  // Before files are read for it, which takes long.
+  CO_TRY(co_await call.backend.snapshots.check(call.team, name.value_or("")));
   CO_TRY_ASSIGN(fleet::Snapshot taken, co_await call.backend.fleet.snapshot(call.team, id));
   CO_TRY_ASSIGN(const SnapshotView added, co_await call.backend.snapshots.add(
                                               call.team, id, name.value_or(""), std::move(taken)));

@@ -36,6 +36,14 @@ TEST_F(SnapshotsTest, WhatCannotBeTakenIsAnError) {
   EXPECT_NE(refusal(call("POST", "/sandboxes/i1/snapshots", R"({"name":"mine"})"), 409), "");
 }
 
+TEST_F(SnapshotsTest, WhatCannotBeKeptIsNotTaken) {
+  // What taking it would fail with.
+  fleet.failure = Error::precondition("sandbox i1 is paused");
+  snapshots.refusal = Error::exhausted("the team has 1 snapshots; allowed are 1");
+  EXPECT_THAT(refusal(call("POST", "/sandboxes/i1/snapshots"), 429), HasSubstr("allowed are 1"));
+  EXPECT_TRUE(fleet.failure.has_value());
+}
+
 TEST_F(SnapshotsTest, AreListedInPagesAndByWhatIsAsked) {
   call("POST", "/sandboxes/i1/snapshots");
   snapshots.next_token = "more";

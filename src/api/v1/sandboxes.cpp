@@ -1,5 +1,6 @@
 // /v1/sandboxes: making, listing, ending, and the time that they have.
 #include "api/body.h"
+#include "api/create_sandbox.h"
 #include "api/sandbox_fields.h"
 #include "api/v1/routes.h"
 #include "api/v1/sandbox.h"
@@ -81,7 +82,7 @@ Result<NewSandbox> parse_new(const json::Value& value) {
 io::Async<Result<Answer>> create(Call& call) {
   CO_TRY_ASSIGN(const json::Value body, co_await read_object(call.exchange, Body::kOptional));
   CO_TRY_ASSIGN(NewSandbox wanted, parse_new(body));
-  CO_TRY_ASSIGN(const auto made, co_await call.backend.fleet.create(call.team, std::move(wanted)));
+  CO_TRY_ASSIGN(const auto made, co_await create_sandbox(call, std::move(wanted)));
   Answer answer = Answer::json(201, body_of(made->view()));
   answer.head.headers.add("Location", "/v1/sandboxes/" + made->view().id);
   co_return answer;

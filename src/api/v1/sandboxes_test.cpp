@@ -22,6 +22,18 @@ TEST_F(V1Sandboxes, OneIsMadeOfASpec) {
   EXPECT_THAT(fleet.wanted.spec, HasSubstr(R"("memory":"64MiB")"));
 }
 
+TEST_F(V1Sandboxes, OneWhoseClientHasGoneIsEnded) {
+  for (const char* target : {"/v1/sandboxes", "/sandboxes"}) {
+    FakeExchange exchange(
+        "POST", target, {{"X-API-KEY", "e2b_01"}},
+        target[1] == 'v' ? R"({"spec":{"image":"base"}})" : R"({"templateID":"base"})");
+    exchange.gone_at = 0;
+    handle(exchange);
+    EXPECT_EQ(exchange.status, 503) << target;
+    EXPECT_TRUE(fleet.sandboxes.empty()) << target;
+  }
+}
+
 TEST_F(V1Sandboxes, WithoutABodyItIsTheUsualOne) {
   fleet.templates.emplace_back("");
   EXPECT_EQ(call("POST", "/v1/sandboxes").status, 201);

@@ -1,5 +1,7 @@
 #include "cli/remote/address.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -70,6 +72,16 @@ Result<ServerAddress> parse_server_address(std::string_view url) {
       address.port == 0)
     return fail(wrong_url(url));
   return address;
+}
+
+bool is_loopback(const ServerAddress& address) {
+  if (address.host == "localhost") return true;
+  // By its number: a name may begin with 127 as well.
+  in_addr four{};
+  if (::inet_pton(AF_INET, address.host.c_str(), &four) == 1)
+    return (ntohl(four.s_addr) >> 24) == IN_LOOPBACKNET;
+  in6_addr six{};
+  return ::inet_pton(AF_INET6, address.host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }
 
 std::string target_of(std::string_view path,

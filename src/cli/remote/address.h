@@ -20,6 +20,9 @@ struct ServerAddress {
 // invalid_argument.
 Result<ServerAddress> parse_server_address(std::string_view url);
 
+// Whether what is said to it stays on this host.
+bool is_loopback(const ServerAddress& address);
+
 // "/path?a=b&c=d", with the values escaped; those that are empty are left out.
 std::string target_of(std::string_view path,
                       const std::vector<std::pair<std::string_view, std::string>>& query);

@@ -46,6 +46,17 @@ TEST(ServerAddress, WhatIsNoneIsRefused) {
   EXPECT_FALSE(parse_server_address("HTTP://example.com").has_value());
 }
 
+TEST(ServerAddress, LoopbackIsKnownByItsNumberOrItsOneName) {
+  const auto on_loopback = [](const std::string& host) {
+    return is_loopback(*parse_server_address("http://" + host));
+  };
+  for (const char* host : {"localhost:3000", "127.0.0.1", "127.0.0.2:80", "[::1]:3000"})
+    EXPECT_TRUE(on_loopback(host)) << host;
+  for (const char* host : {"server.example.com", "127.example.com", "192.0.2.1", "[2001:db8::1]",
+                           "localhost.example.com"})
+    EXPECT_FALSE(on_loopback(host)) << host;
+}
+
 TEST(Target, ValuesAreEscapedAndEmptyOnesLeftOut) {
   EXPECT_EQ(target_of("/v1/files", {{"path", "/a b&c=d?e%f+g\xc3\xa9"}, {"user", ""}, {"x", "1"}}),
             "/v1/files?path=/a%20b%26c%3Dd%3Fe%25f%2Bg%C3%A9&x=1");

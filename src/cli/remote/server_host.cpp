@@ -32,6 +32,8 @@ constexpr std::uint64_t kExtraTimeMs = 5 * 60'000;
 constexpr std::uint64_t kLeastResults = 256ull << 20;
 constexpr std::uint64_t kMostCopiedOut = 64ull << 30;
 constexpr std::size_t kMostKey = 4096;
+// A server that always has a next page is not followed for ever.
+constexpr int kMostPages = 1000;
 
 Error strange(std::string_view key) {
   return Error(Code::kDataLoss, "the server tells of a sandbox whose \"" + std::string(key) +
@@ -258,7 +260,11 @@ Result<std::unique_ptr<HostedSandbox>> ServerHost::connect(const std::string& id
 
 Result<std::vector<SandboxInfo>> ServerHost::list() {
   std::vector<SandboxInfo> all;
-  for (std::string after;;) {
+  std::string after;
+  for (int pages = 1;; ++pages) {
+    if (pages > kMostPages)
+      return fail(Error(Code::kDataLoss, "the server's list of sandboxes has more than " +
+                                             std::to_string(kMostPages) + " pages"));
     TRY_ASSIGN(const json::Value page,
                call("GET", target_of(kSandboxes, {{"after", after}}), nullptr));
     const json::Value* sandboxes = page.find("sandboxes");
@@ -380,8 +386,15 @@ Result<std::unique_ptr<Host>> make_server_host(std::span<char* const>, const Par
     return fail(Error::invalid("no server is named: --server URL, or CAISSON_SERVER"));
   Api::Server server;
   TRY_ASSIGN(server.address, parse_server_address(url));
+  const bool plain = server.address.scheme == ServerAddress::Scheme::kHttp;
+  if (plain && !is_loopback(server.address) && !parsed.has("--insecure-http") &&
+      variable("CAISSON_INSECURE_HTTP") != "1")
+    return fail(Error::invalid(
+        "--server: " + url +
+        " would send the API key in the clear; use https://, or allow it by --insecure-http or "
+        "CAISSON_INSECURE_HTTP=1"));
   TRY_ASSIGN(server.key, api_key(parsed));
-  if (server.address.scheme == ServerAddress::Scheme::kHttps) {
+  if (!plain) {
     TRY_ASSIGN(server.trust,
                io::TlsTrust::load(option_or(parsed, "--server-ca", "CAISSON_SERVER_CA")));
   }

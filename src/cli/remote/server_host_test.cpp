@@ -182,6 +182,26 @@ TEST_F(ServerHostTest, AListHasAllPages) {
             R"("detached":true,"life":"kept"})");
 }
 
+TEST_F(ServerHostTest, AListWithoutEndIsAnError) {
+  server_.answer("GET /v1/sandboxes", {.body = R"({"sandboxes":[],"next":"a"})"});
+  server_.answer("GET /v1/sandboxes?after=a", {.body = R"({"sandboxes":[],"next":"a"})"});
+  const auto all = host().list();
+  ASSERT_FALSE(all.has_value());
+  EXPECT_EQ(all.error().code(), Code::kDataLoss);
+  EXPECT_EQ(server_.requests().size(), 1000U);
+}
+
+TEST_F(ServerHostTest, AKeyGoesInTheClearOnlyWhereThatIsAllowed) {
+  ::setenv("CAISSON_SERVER", "http://server.example.com", 1);
+  const auto refused = make_server_host({}, {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.error().message(), HasSubstr("in the clear; use https://"));
+  ::setenv("CAISSON_INSECURE_HTTP", "1", 1);
+  EXPECT_TRUE(make_server_host({}, {}).has_value());
+  ::unsetenv("CAISSON_INSECURE_HTTP");
+}
+
 TEST_F(ServerHostTest, AnIdMayBeShortened) {
   EXPECT_EQ(sandbox()->info().id, "abc");
   EXPECT_EQ((*host().connect("a"))->info().id, "abc");
