@@ -71,6 +71,22 @@ class FakeSupervisor {
     return outcome;
   }
 
+  // Waits for the client's HELLO.
+  void take_hello() {
+    for (;;) {
+      auto frame = decoder_.next();
+      VERIFY(frame.has_value());
+      if (frame->has_value()) {
+        VERIFY((*frame)->header.type == proto::FrameType::kHello);
+        return;
+      }
+      char buffer[4096];
+      const ssize_t count = ::recv(socket_.get(), buffer, sizeof buffer, 0);
+      if (count <= 0) return;
+      decoder_.feed({buffer, static_cast<std::size_t>(count)});
+    }
+  }
+
   // The next frame that is not HELLO; a CLOSE of stream 0 when the client has gone.
   proto::Frame next() {
     for (;;) {

@@ -44,6 +44,8 @@ class DataPlaneTest : public ::testing::Test {
     done_ = done->get_future();
     supervisor_ =
         std::make_unique<FakeSupervisor>([done, script = std::move(script)](FakeSupervisor& at) {
+          // Not before the client's own: a script that ends at once would cut it off.
+          at.take_hello();
           at.hello();
           script(at);
           done->set_value();
