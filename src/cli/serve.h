@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 32> kServeOptions = {{
+inline constexpr std::array<Option, 34> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -68,6 +68,11 @@ inline constexpr std::array<Option, 32> kServeOptions = {{
     {.name = "--max-lifetime",
      .value = "TIME",
      .help = "Time to live, the most that a sandbox may ask for."},
+    {.name = "--max-profile",
+     .value = "PROFILE",
+     .help =
+         "default, browser or debug: beside default, the profile of system calls that a sandbox "
+         "may ask for."},
     {.name = "--builds-at-once", .value = "COUNT", .help = "Builds of templates at a time."},
     {.name = "--build-time", .value = "TIME", .help = "The most that a build may take."},
     {.name = "--build-upload",
@@ -78,6 +83,7 @@ inline constexpr std::array<Option, 32> kServeOptions = {{
      .value = "COUNT",
      .help = "Paused sandboxes whose memory is kept at a time."},
     {.name = "--max-connections", .value = "COUNT", .help = "Connections of clients at a time."},
+    {.name = "--max-snapshots", .value = "COUNT", .help = "Snapshots that a team may have."},
     {.name = "--threads", .value = "COUNT", .help = "Threads for work that blocks."},
     {.name = "--log-level", .value = "LEVEL", .help = "debug, info, warn or error."},
     {.name = "--print-config", .help = "Print what holds, as a configuration, and end."},
