@@ -83,7 +83,6 @@ inline constexpr std::array<Option, 34> kServeOptions = {{
      .help = "Paused sandboxes whose memory is kept at a time."},
     {.name = "--max-snapshots", .value = "COUNT", .help = "Snapshots that a team may have."},
     {.name = "--max-connections", .value = "COUNT", .help = "Connections of clients at a time."},
-    {.name = "--max-snapshots", .value = "COUNT", .help = "Snapshots that a team may have."},
     {.name = "--threads", .value = "COUNT", .help = "Threads for work that blocks."},
     {.name = "--log-level", .value = "LEVEL", .help = "debug, info, warn or error."},
     {.name = "--print-config", .help = "Print what holds, as a configuration, and end."},
