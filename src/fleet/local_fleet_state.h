@@ -1,0 +1,142 @@
+// What a LocalFleet keeps and does, shared by the files that make it up: local_fleet.cpp (finding,
+// ending, pausing, time, the start of a server) and local_fleet_making.cpp (who may have one more,
+// making, snapshots and forks). Nothing here is meant for others: they include local_fleet.h.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fleet/local_fleet.h"
+
+namespace caisson::fleet {
+
+using std::chrono::seconds;
+
+// How long the removal of a sandbox is waited for.
+inline constexpr auto kRemovalTime = seconds(10);
+
+inline Error no_sandbox(std::string_view id) {
+  return Error::not_found("sandbox \"" + std::string(id) + "\" was not found");
+}
+
+struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
+  State(io::Loop& owner, Host& of, FleetOptions chosen, std::unique_ptr<Records> kept)
+      : loop(owner),
+        host(of),
+        options(std::move(chosen)),
+        records(std::move(kept)),
+        pool(owner, options.pool, of) {}
+
+  io::Loop& loop;
+  Host& host;
+  const FleetOptions options;
+  const std::unique_ptr<Records> records;
+  Pool pool;
+  struct Entry {
+    std::shared_ptr<LocalSandbox> sandbox;
+    Record record;  // its view is the sandbox's
+  };
+  std::map<std::string, Entry, std::less<>> entries;
+  using Counted = std::map<std::string, std::size_t, std::less<>>;  // by team
+  Counted creating, pausing;
+  std::set<std::string> timing_out;  // ids
+  std::vector<Noted> noted;          // to be written
+  std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
+  std::set<std::string> unreached;  // the host's ids
+  bool closed = false;
+
+  Entry* find(std::string_view team, std::string_view id) {
+    const auto found = entries.find(id);
+    const bool there = found != entries.end() && found->second.record.team == team &&
+                       !found->second.sandbox->ended();
+    return there ? &found->second : nullptr;
+  }
+  static bool is(const Entry& entry, fleet::State state) {
+    return !entry.sandbox->ended() && entry.sandbox->view().state == state;
+  }
+  std::size_t count(fleet::State state, std::string_view team) const {
+    return static_cast<std::size_t>(std::ranges::count_if(entries, [&](const auto& entry) {
+      return is(entry.second, state) && entry.second.record.team == team;
+    }));
+  }
+  std::size_t count(fleet::State state) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(entries, [&](const auto& entry) { return is(entry.second, state); }));
+  }
+  // What is being made counts as if it ran.
+  std::size_t running(std::string_view team) const {
+    const auto under_way = creating.find(team);
+    return count(fleet::State::kRunning, team) +
+           (under_way == creating.end() ? 0 : under_way->second);
+  }
+  std::size_t running() const {
+    std::size_t all = count(fleet::State::kRunning);
+    for (const auto& [team, under_way] : creating) all += under_way;
+    return all;
+  }
+  // Whether the team may live so long with one, and have one more that runs. What it answers is
+  // true until the loop's next turn.
+  static Status check_life(const Quota& quota, seconds timeout);
+  Status check(const Quota& quota, std::string_view team, seconds timeout);
+  // Paused ones whose memory is kept, and those that become so; of all teams: nullopt.
+  std::size_t held(std::optional<std::string_view> team) const;
+  // Whether the team may have one more of them, as above.
+  Status check_held(const Quota& quota, std::string_view team);
+  static void count_out(Counted& counted, const std::string& team) {
+    if (--counted[team] == 0) counted.erase(team);
+  }
+  // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
+  io::Async<Result<std::unique_ptr<BoxClient>>> reach(std::string host_id);
+  // The state that its supervisor tells.
+  static void believe(std::string_view usage, SandboxView& view);
+  void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
+  // Stores the record of a new sandbox and gives it its time, both at once: before the answer no
+  // client knows of it, and a server that starts again ends one that has no record.
+  io::Async<Status> claim(std::shared_ptr<LocalSandbox> sandbox, Record record);
+  // Writes what has changed.
+  io::Async<Status> save(std::string id);
+  void forget(LocalSandbox& ended);
+  void note(const std::string& team, const std::string& id, Event event);
+  io::Async<void> write_noted();
+  static io::Async<void> write(std::shared_ptr<State> self) { co_await self->write_noted(); }
+  void fill_tokens(Record& record) const;
+  static Record record_of(std::string team, const Template& from, NewSandbox wanted);
+
+  // Counted among the team's while it is made.
+  io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
+                                                          NewSandbox wanted,
+                                                          std::optional<Template> like);
+  // Runs what the template starts; where that fails nothing of the sandbox is left.
+  io::Async<Status> start(const Ready& ready, StartCommand what);
+  // Of `like`, or of the template that is wanted.
+  io::Async<Result<std::shared_ptr<LocalSandbox>>> make(std::string team, Quota quota,
+                                                        NewSandbox wanted,
+                                                        std::optional<Template> like);
+  // A snapshot of it, and what else makes a sandbox like it.
+  struct Likeness {
+    Template like;
+    NewSandbox wanted;
+  };
+  io::Async<Result<Likeness>> liken(std::string team, std::string id);
+  // `why`: for the log. kMemory counts; error: resource_exhausted.
+  using When = LocalSandbox::Pause;
+  io::Async<Status> pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep, When when,
+                          std::string_view why);
+  // At its time. Where no more memory may be kept, the files are.
+  io::Async<Status> pause_at_end(std::shared_ptr<LocalSandbox> sandbox, When when);
+  io::Async<Status> resume(std::shared_ptr<LocalSandbox> sandbox, seconds timeout, Resume how,
+                           std::string_view why);
+  static bool kill(LocalSandbox& sandbox, std::string_view why);
+  void look_at_deadlines();
+  static io::Async<void> clock(std::shared_ptr<State> self);
+  static io::Async<void> timed_out(std::shared_ptr<State> self,
+                                   std::shared_ptr<LocalSandbox> sandbox);
+};
+
+}  // namespace caisson::fleet
