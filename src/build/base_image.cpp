@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "image/registry/names.h"
+#include "maker/host.h"
 
 namespace caisson::build {
 namespace {
@@ -22,15 +23,16 @@ bool may_pull_from(const std::string& registry, const policy::Settings& settings
 
 }  // namespace
 
-Status have_base_image(image::Store& store, const std::string& name,
-                       const policy::Settings& settings, const BaseImageOptions& options,
-                       const image::PullProgress& progress) {
+Result<std::string> have_base_image(image::Store& store, const std::string& name,
+                                    const policy::Settings& settings,
+                                    const BaseImageOptions& options,
+                                    const image::PullProgress& progress) {
   TRY_ASSIGN(const image::Reference reference, image::parse_reference(name));
   TRY_ASSIGN(const auto mapped, image::mapped_name(reference, settings));
   const std::string local = mapped.has_value() ? mapped->text() : reference.text();
   const bool is_there = store.contains(local);
-  if (is_there && (mapped.has_value() || options.pull != BaseImageOptions::Pull::kAlways))
-    return {};
+  const bool keeps = options.pull != BaseImageOptions::Pull::kAlways && !options.login.has_value();
+  if (is_there && (mapped.has_value() || keeps)) return local;
   const std::string missing = "there is no image '" + printable(local) + "' in the local store";
   if (mapped.has_value())
     return fail(Error::not_found(missing + ", for which the settings have '" +
@@ -44,8 +46,13 @@ Status have_base_image(image::Store& store, const std::string& name,
   image::PullOptions pull;
   pull.settings = settings;
   pull.login = options.login;
-  TRY(image::pull(store, reference, pull, progress));
-  return {};
+  TRY_ASSIGN(const image::PullReport pulled, image::pull(store, reference, pull, progress));
+  if (!options.login.has_value()) return local;
+  const image::Reference own{.name = std::string(maker::kTemplateNames) + "pulled-" +
+                                     pulled.image_id.substr(0, 32)};
+  TRY(store.set_reference(own, pulled.image_id));
+  if (!is_there) TRY(store.remove(pulled.reference.text()));
+  return own.text();
 }
 
 }  // namespace caisson::build

@@ -23,10 +23,13 @@ struct BaseImageOptions {
   std::optional<image::Credentials> login;
 };
 
-// `name` as it stands behind FROM. Errors: not_found (it is not there and may not or cannot be
+// `name` as it stands behind FROM; what it is called in the store. What was pulled with a login is
+// called otherwise there, so that nobody has it who has not shown the login, and is asked for anew
+// each time. Errors: not_found (it is not there and may not or cannot be
 // pulled), permission_denied (not from that registry), and those of pull().
-Status have_base_image(image::Store& store, const std::string& name,
-                       const policy::Settings& settings, const BaseImageOptions& options,
-                       const image::PullProgress& progress);
+Result<std::string> have_base_image(image::Store& store, const std::string& name,
+                                    const policy::Settings& settings,
+                                    const BaseImageOptions& options,
+                                    const image::PullProgress& progress);
 
 }  // namespace caisson::build

@@ -27,6 +27,7 @@
 #include "build/template_job.h"
 #include "image/config.h"
 #include "image/store.h"
+#include "maker/host.h"
 #include "maker/protocol.h"
 #include "policy/settings.h"
 
@@ -199,9 +200,10 @@ Result<JobLine> run(Given given, Log& log, const Control& control) {
   if (job.spec.provision == Provision::kNo) {
     TRY(take_over_defaults(store, job.spec));
   } else {
-    TRY(have_base_image(store, job.spec.image, options.settings,
-                        {.registries = list_of(kRegistriesVariable), .login = job.login},
-                        progress));
+    TRY_ASSIGN(job.spec.image,
+               have_base_image(store, job.spec.image, options.settings,
+                               {.registries = list_of(kRegistriesVariable), .login = job.login},
+                               progress));
   }
   TRY_ASSIGN(const BuildPlan plan, plan_template(job.spec));
   for (std::size_t at = 0; at < job.archives.size(); ++at) {
@@ -210,9 +212,12 @@ Result<JobLine> run(Given given, Log& log, const Control& control) {
       return fail(Error::invalid("the files " + job.archives[at] + " are no file"));
     options.archives[job.archives[at]] = given.archives[at].get();
   }
-  options.limits.cpu_milli = job.cpu_milli;
-  options.limits.memory = job.memory;
+  if (job.cpu_milli.has_value()) options.limits.cpu_milli = job.cpu_milli;
+  if (job.memory.has_value()) options.limits.memory = job.memory;
   options.net = list_of(kHostsVariable);
+  // Whoever gives the job has not the right to give other names a new meaning.
+  if (!job.name.starts_with(maker::kTemplateNames))
+    return fail(Error::invalid("the name " + image::printable(job.name) + " is no template's"));
   TRY_ASSIGN(image::Reference name, image::parse_reference(job.name));
   options.names.push_back(std::move(name));
   options.control = &control;
@@ -224,6 +229,8 @@ Result<JobLine> run(Given given, Log& log, const Control& control) {
 }
 
 int main_of_build() {
+  // A pull has the login that its job brings, or none: not that of whoever runs the server.
+  if (::setenv("DOCKER_CONFIG", "/nonexistent", 1) != 0) return 1;
   // A starter that ended before this call has left no job, or nobody who listens.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return 1;
   for (const int fd : {kSocketFd, kLifeFd})

@@ -165,11 +165,13 @@ Result<std::vector<Build>> Builds::list(std::string_view team_id, std::string_vi
   }
 }
 
-Result<std::uint64_t> Builds::count_unfinished(std::string_view team_id) {
+Result<std::uint64_t> Builds::count_unfinished(std::string_view team_id,
+                                               std::int64_t waiting_since_ms) {
   TRY_ASSIGN(Query query,
              sqlite_.query("SELECT count(*) FROM builds JOIN templates ON templates.id = "
-                           "template_id WHERE team_id = ? AND status IN ('waiting', 'building')",
-                           team_id));
+                           "template_id WHERE team_id = ? AND (status = 'building' OR (status = "
+                           "'waiting' AND builds.created_ms >= ?))",
+                           team_id, waiting_since_ms));
   TRY(query.next());
   return query.get<std::uint64_t>(0);
 }

@@ -73,8 +73,9 @@ class Builds {
   Result<std::vector<Build>> list(std::string_view team_id, std::string_view template_id,
                                   std::uint32_t limit);
 
-  // Those of all the team's templates that wait or are being built.
-  Result<std::uint64_t> count_unfinished(std::string_view team_id);
+  // Those of all the team's templates that are being built, or wait and were made since then: who
+  // has not ordered a build for long has forgotten it.
+  Result<std::uint64_t> count_unfinished(std::string_view team_id, std::int64_t waiting_since_ms);
 
   // Errors of these: not_found, failed_precondition (its status does not allow it).
   Status start(std::string_view id, std::string_view start_command, std::string_view ready_command);

@@ -170,9 +170,8 @@ Result<Store::Found> Store::find_named(std::string_view text) {
     found.image_id = std::move(*id);
     return found;
   }
-  TRY_ASSIGN(const std::string known, available());
   const std::string asked = found.name.empty() ? printable(text) : found.name;
-  return fail(Error::not_found("no image '" + asked + "' in the store; " + known));
+  return fail(Error::not_found("no image '" + asked + "' in the store"));
 }
 
 Result<std::string> Store::find(std::string_view text) {
@@ -300,7 +299,13 @@ Result<ImageRef> Store::resolve(std::string_view text) {
   // files are gone or the name means another, and a second look sees that.
   Found found;
   for (int attempt = 0; attempt < 10; ++attempt) {
-    TRY_ASSIGN(found, find_named(text));
+    auto named = find_named(text);
+    if (!named.has_value()) {
+      if (named.error().code() != Code::kNotFound) return fail(std::move(named).error());
+      TRY_ASSIGN(const std::string known, available());
+      return fail(Error::not_found(named.error().message() + "; " + known));
+    }
+    found = std::move(*named);
     TRY_ASSIGN(std::optional<ImageRef> image, open_image(found));
     if (image) return std::move(*image);
   }

@@ -163,7 +163,8 @@ class Store {
   // for ids that this process cannot use, has no root file system yet, or is of the store's first
   // format.
   Result<ImageRef> resolve(std::string_view text);
-  // The id that `text` means; as resolve(), but nothing is opened.
+  // The id that `text` means; as resolve(), but nothing is opened, and an error names no other
+  // image: it may reach somebody who is not to know them.
   Result<std::string> find(std::string_view text);
   bool contains(std::string_view reference);
   // Every name, sorted.

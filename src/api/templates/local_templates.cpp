@@ -19,6 +19,8 @@ constexpr std::uint32_t kMostBuilds = 100;  // that details() shows
 constexpr std::uint64_t kMostUnfinished = 100;
 constexpr std::size_t kMostUploads = 16;
 constexpr std::chrono::seconds kUploadTime = std::chrono::hours(1);
+// How long a build counts that nobody has ordered.
+constexpr std::chrono::milliseconds kOrderTime = std::chrono::hours(1);
 constexpr std::string_view kImageId = "sha256:";
 constexpr std::uint64_t kUploadsKept = 16;  // as many of the longest together
 constexpr std::string_view kInterrupted =
@@ -275,7 +277,8 @@ io::Async<Result<NewBuild>> LocalTemplates::create(std::string team, NewTemplate
   auto add = [team, reference, tags, size](db::Database& database) -> Result<NewBuild> {
     db::Templates templates(database);
     db::Builds builds(database);
-    TRY_ASSIGN(const std::uint64_t unfinished, builds.count_unfinished(team));
+    TRY_ASSIGN(const std::uint64_t unfinished,
+               builds.count_unfinished(team, now_ms() - kOrderTime.count()));
     if (unfinished >= kMostUnfinished)
       return fail(Error::exhausted("you have " + std::to_string(unfinished) +
                                    " builds that are not finished, as many as a team may have"));
@@ -305,7 +308,7 @@ io::Async<Result<LocalTemplates::Base>> LocalTemplates::base_of(std::string team
                                                                 const BuildOrder& order) {
   if (order.from_template.empty()) {
     CO_TRY(image::parse_reference(order.from_image));
-    if (!is_everybodys(order.from_image))
+    if (!is_everybodys(order.from_image) || order.from_image.starts_with(kImageId))
       co_return fail(policy::wrong("fromImage", policy::quote(order.from_image),
                                    "an image; templates are named by fromTemplate"));
     co_return Base{.image = order.from_image, .called = ""};
@@ -349,6 +352,12 @@ io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, 
   task.job.spec.force = order.force;
   // Mistakes are told now rather than by the log.
   CO_TRY(build::plan_template(task.job.spec));
+  // Whose it is comes before what was sent for it.
+  auto owned = [team, id, build](db::Database& database) -> Status {
+    TRY(db::Builds(database).find(team, id, build));
+    return {};
+  };
+  CO_TRY(co_await parts_.database->with(std::move(owned)));
   CO_TRY(co_await find_archives(task));
   auto start = [team, id, build, order](db::Database& database) -> Result<db::Build> {
     db::Builds builds(database);
