@@ -40,9 +40,20 @@ Status set_up_connection(Sqlite& sqlite) {
 
 // A file of another program is left as it is.
 Status check_application(Sqlite& sqlite) {
-  TRY_ASSIGN(const std::int64_t id, read_number(sqlite, "PRAGMA application_id"));
+  std::int64_t id = 0, tables = 0;
+  {
+    // Both of one moment: somebody else may be setting it up.
+    TRY(sqlite.run_script("BEGIN"));
+    const auto read_both = [&]() -> Status {
+      TRY_ASSIGN(tables, read_number(sqlite, "SELECT count(*) FROM sqlite_schema"));
+      TRY_ASSIGN(id, read_number(sqlite, "PRAGMA application_id"));
+      return {};
+    };
+    const Status read = read_both();
+    TRY(sqlite.run_script("COMMIT"));
+    TRY(read);
+  }
   if (id == kApplicationId) return {};
-  TRY_ASSIGN(const std::int64_t tables, read_number(sqlite, "SELECT count(*) FROM sqlite_schema"));
   if (id == 0 && tables == 0) {
     return sqlite.run_script("PRAGMA application_id = " + std::to_string(kApplicationId));
   }

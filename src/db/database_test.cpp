@@ -172,6 +172,7 @@ TEST(Database, ManyProcessesMayOpenItForTheFirstTime) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       auto database = Database::open(path);
+      if (!database.has_value()) ADD_FAILURE() << database.error().message();
       ::_exit(database.has_value() ? 0 : 1);
     }
     children.push_back(pid);

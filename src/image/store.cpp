@@ -174,6 +174,13 @@ Result<Store::Found> Store::find_named(std::string_view text) {
   return fail(Error::not_found("no image '" + asked + "' in the store"));
 }
 
+Result<Store::Found> Store::find_or_list(std::string_view text) {
+  auto found = find_named(text);
+  if (found.has_value() || found.error().code() != Code::kNotFound) return found;
+  TRY_ASSIGN(const std::string known, available());
+  return fail(Error::not_found(found.error().message() + "; " + known));
+}
+
 Result<std::string> Store::find(std::string_view text) {
   TRY_ASSIGN(Found found, find_named(text));
   return found.image_id;
@@ -299,13 +306,7 @@ Result<ImageRef> Store::resolve(std::string_view text) {
   // files are gone or the name means another, and a second look sees that.
   Found found;
   for (int attempt = 0; attempt < 10; ++attempt) {
-    auto named = find_named(text);
-    if (!named.has_value()) {
-      if (named.error().code() != Code::kNotFound) return fail(std::move(named).error());
-      TRY_ASSIGN(const std::string known, available());
-      return fail(Error::not_found(named.error().message() + "; " + known));
-    }
-    found = std::move(*named);
+    TRY_ASSIGN(found, find_or_list(text));
     TRY_ASSIGN(std::optional<ImageRef> image, open_image(found));
     if (image) return std::move(*image);
   }
@@ -407,7 +408,7 @@ Status Store::set_reference(const Reference& reference, const std::string& image
 
 Status Store::remove(std::string_view text) {
   std::vector<Reference> names;
-  auto found = find_named(text);
+  auto found = find_or_list(text);
   if (found.has_value() && found->reference.name.empty()) {
     TRY_ASSIGN(names, names_of(found->image_id));
     if (auto pinned = parse_reference(text); !found->name.starts_with(kIdPrefix)) {

@@ -295,6 +295,8 @@ class Store {
   Result<std::optional<std::string>> find_id(std::string_view digits);
   Result<std::string> find_pinned(const Reference& wanted);
   Result<Found> find_named(std::string_view text);
+  // The same; its error names the images that there are.
+  Result<Found> find_or_list(std::string_view text);
   Result<std::vector<Reference>> names();
   Result<std::string> available();
   Result<std::optional<ImageRef>> open_image(const Found& found);
