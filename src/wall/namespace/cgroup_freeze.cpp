@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxMembers = 1 << 20;
 constexpr int kLookMs = 1;
+// More than stopping takes where nothing is in its way.
+constexpr std::uint64_t kStuckUs = 20'000;
 
 // The commands' groups below a v2 group: x and a number each.
 std::vector<std::string> slots_of(const std::string& path) {
@@ -127,8 +129,17 @@ Status CgroupTree::gather(const Group& freezer, std::uint64_t deadline_us) const
     }
     return complete;
   };
+  // Whoever waits for its vfork(2) child cannot be stopped, and the child, which has been, never
+  // gets to its exec: both are let go on for a moment, and stopped again.
+  std::uint64_t try_again_us = sys::monotonic_us() + kStuckUs;
   const bool frozen = wait_until(deadline_us, [&] {
-    return bring_in() && file_has(freezer.path + "/freezer.state", "FROZEN");
+    if (bring_in() && file_has(freezer.path + "/freezer.state", "FROZEN")) return true;
+    if (sys::monotonic_us() < try_again_us) return false;
+    (void)sys::write_file(AT_FDCWD, freezer.path + "/freezer.state", "THAWED");
+    ::poll(nullptr, 0, kLookMs);
+    (void)sys::write_file(AT_FDCWD, freezer.path + "/freezer.state", "FROZEN");
+    try_again_us = sys::monotonic_us() + kStuckUs;
+    return false;
   });
   if (!frozen) return fail(not_in_time());
   return {};
