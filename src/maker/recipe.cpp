@@ -1,6 +1,16 @@
 #include "maker/recipe.h"
 
 namespace caisson::maker {
+namespace {
+
+// Half, since what runs needs some for itself.
+void fit_into_memory(policy::Limits& limits) {
+  if (!limits.memory.has_value()) return;
+  const bool fits = limits.disk.has_value() && *limits.disk <= *limits.memory;
+  if (!fits) limits.disk = *limits.memory / 2;
+}
+
+}  // namespace
 
 Recipe recipe_of(const policy::SpecValues& values, const std::string& image) {
   Recipe recipe{.image = image};
@@ -27,6 +37,8 @@ policy::SpecValues values_of(const Recipe& recipe, policy::LayerKind usual) {
   values.profile = recipe.profile;
   values.on_refusal = recipe.on_refusal;
   values.layer = recipe.layer.value_or(usual);
+  if (!recipe.layer.has_value() && usual == policy::LayerKind::kTmpfs)
+    fit_into_memory(values.limits);
   values.allow_emulation = recipe.allow_emulation;
   values.require_hard_limits = recipe.require_hard_limits;
   values.user = recipe.user;

@@ -29,7 +29,9 @@ inline constexpr std::array kSameLimits = {
     SameLimit{"io_write_ops", &Recipe::io_write_ops, &policy::Limits::io_write_ops},
 };
 
-// `usual`: the layer of a recipe that names none.
+// `usual`: the layer of a recipe that names none. Where that is tmpfs, a limit of the disk above
+// that of the memory, in which the files then lie, becomes half of the memory: nobody asked for
+// both. A recipe that names its layer is left as it is, for SandboxSpec::validate to judge.
 policy::SpecValues values_of(const Recipe& recipe, policy::LayerKind usual);
 // Its image is another matter.
 Recipe recipe_of(const policy::SpecValues& values, const std::string& image);

@@ -243,14 +243,15 @@ class Ordinary(unittest.TestCase):
         with harness.Caller("range") as caller:
             done = caller.caisson("image", "import", "base", serve_lab.ARCHIVE, timeout=200)
             self.assertEqual(done.returncode, 0, done)
-            # Its files lie in memory, which the limit of memory bounds.
-            server = serve_lab.Server(caller, arguments=["--default-disk", "256MiB"])
+            server = serve_lab.Server(caller)
             try:
                 status = status_of(server.process.pid)
                 self.assertEqual(set(status["Uid"].split()), {str(caller.uid)})
                 self.assertEqual((int(status["CapEff"], 16), status["NoNewPrivs"], status["Seccomp"]), (0, "1", "2"))
                 asked = wire.Wire(server)
                 sandbox = asked.create()
+                # Its files lie in memory, of which they get half: 512 MiB are the default.
+                self.assertEqual(asked.run(sandbox, "stat -f -c '%b %S' /home"), (0, f"{(256 << 20) // 4096} 4096\n"))
                 asked.start(sandbox, "while sleep 0.1; do echo x >>/tmp/ticks; done", TAG)
                 server.stop(signal.SIGKILL)
                 server.start()
