@@ -29,22 +29,14 @@ SnapshotView view_of(const db::Template& row, const std::string& slug) {
 }
 
 std::string token_of(const db::TemplateCursor& cursor) {
-  std::string text = base64_encode(std::to_string(cursor.created_ms) + "_" + cursor.id);
-  std::ranges::replace(text, '+', '-');
-  std::ranges::replace(text, '/', '_');
-  while (text.ends_with('=')) text.pop_back();
-  return text;
+  return base64url_encode(std::to_string(cursor.created_ms) + "_" + cursor.id);
 }
 
-Result<db::TemplateCursor> parse_token(std::string text) {
+Result<db::TemplateCursor> parse_token(const std::string& text) {
   const auto wrong = [&] {
     return fail(policy::wrong("nextToken", policy::quote(text), "the X-Next-Token of a page"));
   };
-  std::string standard = text;
-  std::ranges::replace(standard, '-', '+');
-  std::ranges::replace(standard, '_', '/');
-  while (standard.size() % 4 != 0) standard += '=';
-  const auto decoded = text.size() > kLongestToken ? std::nullopt : base64_decode(standard);
+  const auto decoded = text.size() > kLongestToken ? std::nullopt : base64url_decode(text);
   if (!decoded.has_value()) return wrong();
   db::TemplateCursor cursor;
   const char* const end = decoded->data() + decoded->size();

@@ -144,13 +144,18 @@ TEST_F(DatabaseSnapshotsTest, AreListedByPages) {
     EXPECT_THAT(page->snapshots, IsEmpty());
     page = co_await snapshots.list(second_, SnapshotQuery());
     EXPECT_THAT(page->snapshots, IsEmpty());
-    for (const char* token : {"x", "!!!!", "MV8", "bm9uZQ"}) {
+    // No alphabet, no base64 of that length, "none", "1", "_1".
+    for (const char* token : {"!!!!", "x", "bm9uZQ", "MQ", "XzE"}) {
       query = {.sandbox = {}, .name = {}, .limit = 2, .after = token};
       const auto wrong = co_await snapshots.list(first_, query);
-      // A well-formed one of no row is the end.
+      EXPECT_FALSE(wrong.has_value()) << token;
       if (wrong.has_value()) continue;
       EXPECT_EQ(wrong.error().code(), Code::kInvalidArgument) << token;
     }
+    // "1_": behind the first moment, where nothing is.
+    query = {.sandbox = {}, .name = {}, .limit = 2, .after = "MV8"};
+    page = co_await snapshots.list(first_, query);
+    EXPECT_TRUE(page.has_value() && page->snapshots.empty());
   });
 }
 

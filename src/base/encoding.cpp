@@ -1,5 +1,6 @@
 #include "base/encoding.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -107,6 +108,23 @@ std::optional<std::string> base64_decode(std::string_view text) {
     if (padding < 1) out += static_cast<char>(group & 0xff);
   }
   return out;
+}
+
+std::string base64url_encode(std::string_view bytes) {
+  std::string text = base64_encode(bytes);
+  std::ranges::replace(text, '+', '-');
+  std::ranges::replace(text, '/', '_');
+  while (text.ends_with('=')) text.pop_back();
+  return text;
+}
+
+std::optional<std::string> base64url_decode(std::string_view text) {
+  if (text.find_first_of("+/=") != text.npos) return std::nullopt;
+  std::string standard(text);
+  std::ranges::replace(standard, '-', '+');
+  std::ranges::replace(standard, '_', '/');
+  while (standard.size() % 4 != 0) standard += '=';
+  return base64_decode(standard);
 }
 
 std::string hex_encode(std::string_view bytes) {

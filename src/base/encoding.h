@@ -20,6 +20,10 @@ std::string base64_encode(std::string_view bytes);
 // nullopt unless `text` is exactly what base64_encode() gives for some bytes.
 std::optional<std::string> base64_decode(std::string_view text);
 
+// The same in the alphabet of URLs without padding (RFC 4648, section 5).
+std::string base64url_encode(std::string_view bytes);
+std::optional<std::string> base64url_decode(std::string_view text);
+
 // Two lower-case hexadecimal digits a byte.
 std::string hex_encode(std::string_view bytes);
 

@@ -39,6 +39,19 @@ TEST(Base64, RefusesWhatItWouldNotWrite) {
   }
 }
 
+TEST(Base64Url, HasOneTextForEachValue) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    const std::string text = base64url_encode(bytes);
+    EXPECT_EQ(text.find_first_of("+/="), text.npos);
+    EXPECT_EQ(base64url_decode(text), bytes);
+    bytes += static_cast<char>(i * 37);
+  }
+  EXPECT_EQ(base64url_encode("\xfb\xff\xfe"), "-__-");
+  for (const std::string_view text : {"Zg==", "+//+", "Z", "Zh", "Zm 8", "Zm8="})
+    EXPECT_FALSE(base64url_decode(text)) << text;
+}
+
 TEST(Hex, HasTwoDigitsAByte) {
   EXPECT_EQ(hex_encode(""), "");
   EXPECT_EQ(hex_encode(std::string_view("\0\x0f\xa5\xff", 4)), "000fa5ff");

@@ -30,20 +30,13 @@ Place place_of(const SandboxView& view) {
 }
 
 std::string token_of(const Place& place, const ListQuery& query) {
-  std::string text = base64_encode(std::to_string(place.start_ns) + std::string(kBetween) +
-                                   place.id + std::string(query.ascending ? kAscending : ""));
-  std::ranges::replace(text, '+', '-');
-  std::ranges::replace(text, '/', '_');
-  while (text.ends_with('=')) text.pop_back();
-  return text;
+  return base64url_encode(std::to_string(place.start_ns) + std::string(kBetween) + place.id +
+                          std::string(query.ascending ? kAscending : ""));
 }
 
-std::optional<Place> parse_token(std::string text, const ListQuery& query) {
+std::optional<Place> parse_token(std::string_view text, const ListQuery& query) {
   if (text.size() > kLongestToken) return std::nullopt;
-  std::ranges::replace(text, '-', '+');
-  std::ranges::replace(text, '_', '/');
-  while (text.size() % 4 != 0) text += '=';
-  const auto decoded = base64_decode(text);
+  const auto decoded = base64url_decode(text);
   if (!decoded.has_value()) return std::nullopt;
   std::string_view rest = *decoded;
   if (rest.ends_with(kAscending) != query.ascending) return std::nullopt;
