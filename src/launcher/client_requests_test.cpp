@@ -10,13 +10,6 @@ namespace {
 
 using proto::ControlOperation;
 
-wall::Plan kept_plan() {
-  wall::Plan plan;
-  plan.life = Life::kKept;
-  plan.timeout_ms = 60'000;
-  return plan;
-}
-
 proto::Fields request(ControlOperation operation) {
   proto::Fields fields;
   fields.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(operation))

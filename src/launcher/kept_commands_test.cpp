@@ -9,12 +9,6 @@
 namespace caisson::launcher {
 namespace {
 
-wall::Plan kept_plan() {
-  wall::Plan plan;
-  plan.life = Life::kKept;
-  return plan;
-}
-
 proto::Fields keep(std::string_view label = "") {
   proto::Fields fields;
   fields.put_u8(Tag::kKeep, 1).put_u8(Tag::kStdin, 1).put(Tag::kLabel, label);

@@ -9,13 +9,6 @@ namespace {
 
 using proto::ControlOperation;
 
-wall::Plan kept_plan() {
-  wall::Plan plan;
-  plan.life = Life::kKept;
-  plan.timeout_ms = 60'000;
-  return plan;
-}
-
 void ask(Line& client, ControlOperation operation, proto::Fields more = {}) {
   client.send(0, FrameType::kControl, 0,
               more.put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(operation))
@@ -81,6 +74,25 @@ TEST(Stillness, WhatIsOpenedMeanwhileWaitsWithWhatFollows) {
   const auto data = scene.guest->next(FrameType::kData);
   ASSERT_TRUE(data.has_value());
   EXPECT_EQ(data->payload, "abc");
+}
+
+TEST(Stillness, AHoldWaitsForFilesOnTheirWay) {
+  BoxState state;
+  state.hands_out = true;
+  Scene scene(kept_plan(), state);
+  open_file(*scene.first, 1);
+  const auto file = scene.guest->next(FrameType::kOpen);
+  ASSERT_TRUE(file.has_value());
+  Line holder = scene.connect();
+  ask(holder, ControlOperation::kHold);
+  EXPECT_FALSE(holder.next(200).has_value());
+  EXPECT_FALSE(state.frozen);
+  // What is opened now waits, and does not hold it up any longer.
+  open_file(*scene.first, 2);
+  scene.guest->send(file->header.stream, FrameType::kClose, 0, "");
+  EXPECT_EQ(error_in(answer(holder)), std::nullopt);
+  EXPECT_TRUE(state.frozen);
+  EXPECT_EQ(holder.descriptors_seen, 2u);
 }
 
 TEST(Stillness, AHolderThatLeavesLetsGo) {
@@ -212,6 +224,24 @@ TEST(Stillness, ARebootEndsEverythingAndGivesAnotherBootId) {
     EXPECT_EQ(outcome.verdict, Verdict::kCancelled);
     EXPECT_EQ(outcome.detail, "the sandbox was booted anew");
   }
+}
+
+TEST(Stillness, ARebootOutlivesTheCommandThatTheSandboxWasToEndWith) {
+  BoxState state;
+  Scene scene(kept_plan(), state);
+  const std::uint32_t command = scene.open(*scene.first, 1, proto::Fields().put_u8(Tag::kKeep, 2));
+  scene.started(command);
+  Line other = scene.connect();
+  ask(other, ControlOperation::kReboot);
+  const auto asked = scene.guest->next(FrameType::kOpen);
+  ASSERT_TRUE(asked.has_value());
+  scene.guest->send(command, FrameType::kClose, 0,
+                    proto::Fields().put_u32(Tag::kSignal, 9).bytes());
+  scene.guest->send(asked->header.stream, FrameType::kClose, 0, "");
+  EXPECT_EQ(error_in(answer(other)), std::nullopt);
+  ask(other, ControlOperation::kUsage);
+  EXPECT_EQ(error_in(answer(other)), std::nullopt);
+  EXPECT_FALSE(state.killed);
 }
 
 TEST(Stillness, ARebootOfAPausedSandboxThawsIt) {

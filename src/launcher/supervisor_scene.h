@@ -283,6 +283,14 @@ inline Outcome outcome_of(const std::optional<proto::Frame>& close) {
   return outcome ? *outcome : Outcome();
 }
 
+// Of a sandbox that outlives its clients.
+inline wall::Plan kept_plan() {
+  wall::Plan plan;
+  plan.life = Life::kKept;
+  plan.timeout_ms = 60'000;
+  return plan;
+}
+
 inline std::string shutdown_fields() {
   return proto::Fields()
       .put_u8(Tag::kControlOperation, static_cast<std::uint8_t>(proto::ControlOperation::kShutdown))
