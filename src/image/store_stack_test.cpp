@@ -117,6 +117,24 @@ TEST_P(Stack, WhatItLiesOverStaysAsLongAsItDoes) {
   expect_nothing_left();
 }
 
+// Nobody knows what lies below one that cannot be read.
+TEST_P(Stack, OneThatCannotBeReadKeepsAll) {
+  const ImageInfo info = add_both();
+  const std::string facts = "rootfs/" + info.rootfs->chain + "/info";
+  const std::string good = read_text(directory_ / ("images/" + facts));
+  Store store = open();
+  replace(facts, "nonsense\n");
+  // The name goes; what may have to stay is not cleaned away.
+  EXPECT_EQ(store.remove("base").error().code(), Code::kDataLoss);
+  EXPECT_EQ(store.sweep().error().code(), Code::kDataLoss);
+  EXPECT_EQ(store.gc(GcScope::kAll, GcMode::kRemove).error().code(), Code::kDataLoss);
+  EXPECT_THAT(names("rootfs"), UnorderedElementsAre(info.rootfs->chain, info.rootfs->below));
+  replace(facts, good);
+  EXPECT_EQ(text(store.resolve("top").value(), "kept"), "base");
+  ASSERT_TRUE(store.remove("top").has_value());
+  expect_nothing_left();
+}
+
 TEST_P(Stack, ASandboxKeepsAllOfThem) {
   const ImageInfo info = add_both();
   Store store = open();
