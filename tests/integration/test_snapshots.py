@@ -205,6 +205,8 @@ class DyingServer(SnapshotCase):
         self.assertTrue(harness.wait_until(lambda: int(self.output_of(source, "wc -l </tmp/ticks")) > count, 10))
         self.assertEqual(self.output_of(source, f"kill -0 {pid} && echo there"), "there\n")
         self.assertEqual(self.ask("GET", "/snapshots")[1], [])
+        # Until then it writes into the store, which goes with this test.
+        self.assertTrue(harness.wait_until(lambda: len(self.images()) == 1, 60))
 
 
 if __name__ == "__main__":
