@@ -37,6 +37,9 @@ struct Host {
 // what is allowed.
 Result<Host> canonical_host(std::string_view text);
 
+// Whether `host` is a name at least one label below the name `base`.
+bool is_below(const Host& host, const Host& base);
+
 struct Authority {
   Host host;
   std::optional<std::uint16_t> port;
@@ -51,19 +54,15 @@ Result<Authority> canonical_authority(std::string_view text);
 // 1 to 65535 in decimal digits alone, without a leading zero. Error: invalid_argument.
 Result<std::uint16_t> parse_port(std::string_view text);
 
-// Whether a pattern may mean every name below a public suffix ("com", "co.uk", "github.io"), where
-// anybody can have a name.
-enum class PublicSuffixes : std::uint8_t { kRefused, kAllowed };
-
 // An entry of a policy: one host, `*.NAME` for every name at least one label below NAME, or
 // `**.NAME` for NAME as well.
 class HostPattern {
  public:
   // Error: invalid_argument, for what is no host, a `*` elsewhere than as the whole first label, an
-  // address below `*`, and a wildcard on a public suffix (of the list that libpsl was built with;
-  // a last label that the list does not know is one too).
-  static Result<HostPattern> parse(std::string_view text,
-                                   PublicSuffixes suffixes = PublicSuffixes::kRefused);
+  // address below `*`, and a wildcard on a public suffix ("com", "co.uk", "github.io"), below which
+  // anybody can have a name: one of the list that libpsl was built with, or a last label that the
+  // list does not know.
+  static Result<HostPattern> parse(std::string_view text);
 
   bool matches(const Host& host) const;
   // Whether it is one address.
