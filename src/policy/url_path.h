@@ -15,7 +15,9 @@
 
 namespace caisson::policy {
 
+// Of a target, as it came and in its canonical spelling.
 inline constexpr std::size_t kMaxTarget = 16 * 1024;
+// Of a pattern, as written and with its alternatives written out.
 inline constexpr std::size_t kMaxPathPattern = 1024;
 
 struct Target {
@@ -59,7 +61,7 @@ class PathPattern {
     bool operator==(const Segment&) const = default;
   };
   PathPattern() = default;
-  static bool matches_segment(const Segment& pattern, std::string_view segment);
+  static Result<Segment> parse_segment(std::string_view text, std::string_view whole);
 
   std::string text_;
   std::vector<Segment> segments_;
