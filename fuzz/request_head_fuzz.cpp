@@ -1,4 +1,4 @@
-// libraries: egress base
+// libraries: egress policy base
 //
 // The egress proxy's parser: heads of requests and the bodies behind them.
 #include <cstddef>
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const RequestHead& head = *parsed.head;
   VERIFY(parsed.used <= bytes.size() && parsed.used <= kMostHead);
-  VERIFY(head.target.port != 0 && !head.target.host.empty());
+  VERIFY(head.target.port != 0 && !head.target.host.name.empty());
   VERIFY(!(head.chunked && head.body_bytes != 0));
   VERIFY(head.tunnel == head.forward.empty());
   if (!head.tunnel) {
@@ -54,11 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view forward = head.forward;
     VERIFY(forward.find("\r\n\r\n") == forward.size() - 4);
     const std::size_t space = forward.find(' ');
-    const bool six = head.target.host.find(':') != std::string::npos;
     const std::string absolute = std::string(forward.substr(0, space + 1)) + "http://" +
-                                 (six ? "[" + head.target.host + "]" : head.target.host) + ":" +
-                                 std::to_string(head.target.port) +
-                                 std::string(forward.substr(space + 1));
+                                 head.target.text() + std::string(forward.substr(space + 1));
     // It may be longer than a head may be, by the scheme and the target.
     const ParsedHead again = parse_request_head(absolute);
     VERIFY(again.head.has_value() || absolute.size() > kMostHead);

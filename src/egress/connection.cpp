@@ -99,7 +99,7 @@ void Connection::progress(short client_events, short server_events, Report& repo
 void Connection::time_out() {
   switch (phase_) {
     case Phase::kDecide:
-      return refuse({504, "the name of " + target().host + " was not resolved in time"});
+      return refuse({504, "the name of " + target().host.name + " was not resolved in time"});
     case Phase::kConnect:
       return try_next();
     case Phase::kHead:
@@ -134,7 +134,7 @@ void Connection::wait_for_addresses() {
   need_ = Need::kNothing;
 }
 
-void Connection::connect(std::vector<Address> addresses) {
+void Connection::connect(std::vector<policy::IpAddress> addresses) {
   if (phase_ != Phase::kDecide) return;
   need_ = Need::kNothing;
   addresses_ = std::move(addresses);
@@ -145,7 +145,7 @@ void Connection::connect(std::vector<Address> addresses) {
 void Connection::try_next() {
   const auto now = Clock::now();
   while (next_address_ < addresses_.size() && now < connect_by_) {
-    const Address& address = addresses_[next_address_++];
+    const policy::IpAddress& address = addresses_[next_address_++];
     const SocketAddress to = socket_address(address, target().port);
     server_ = Fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!server_.valid()) continue;
@@ -156,8 +156,9 @@ void Connection::try_next() {
     return;
   }
   server_.reset();
-  if (now >= connect_by_) return refuse({504, target().host + " did not answer in time"});
-  refuse({502, "no connection to " + target().host + " port " + std::to_string(target().port)});
+  if (now >= connect_by_) return refuse({504, target().host.name + " did not answer in time"});
+  refuse(
+      {502, "no connection to " + target().host.name + " port " + std::to_string(target().port)});
 }
 
 void Connection::connected() {

@@ -46,14 +46,14 @@ class Connection {
     kEnd,       // it is over; drop it
   };
   Need need() const { return need_; }
-  const HostPort& target() const { return head_->target; }
+  const Destination& target() const { return head_->target; }
   // What was wrong with a request that could not be understood, once.
   std::optional<Answer> take_malformed();
 
   // The decision is being made: addresses are on their way.
   void wait_for_addresses();
   // Those are tried in this order.
-  void connect(std::vector<Address> addresses);
+  void connect(std::vector<policy::IpAddress> addresses);
   // Answers and ends.
   void refuse(const Answer& answer);
 
@@ -90,7 +90,7 @@ class Connection {
   std::optional<RequestHead> head_;
   std::optional<BodyFramer> framer_;  // of a plain request
   std::optional<Answer> malformed_;
-  std::vector<Address> addresses_;
+  std::vector<policy::IpAddress> addresses_;
   std::size_t next_address_ = 0;
   RelayBuffer to_server_, to_client_;
   bool client_ended_ = false;  // nothing more comes from there, or nothing more is wanted

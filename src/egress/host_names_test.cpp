@@ -52,11 +52,7 @@ sockaddr* raw(sockaddr_in& address) {
 }
 
 bool own(const char* text) {
-  std::array<std::uint8_t, 16> bytes{};
-  if (::inet_pton(AF_INET, text, bytes.data()) == 1)
-    return is_own_address(std::span(bytes).first(4));
-  ::inet_pton(AF_INET6, text, bytes.data());
-  return is_own_address(bytes);
+  return is_own_address(policy::IpAddress::parse(text).value());
 }
 
 // An interface of this namespace with such an address: "lo:1" is another one of "lo".

@@ -1,6 +1,5 @@
 #include "egress/proxy_loop.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -14,35 +13,23 @@
 #include "egress/connection.h"
 #include "egress/own_address.h"
 #include "egress/report.h"
+#include "policy/ip_class.h"
 
 namespace caisson::egress {
 namespace {
+
+using policy::IpAddress;
 
 constexpr const char* kMalformed = "(a request that is none)";
 // Where no descriptor is left for another connection it is looked again so soon.
 constexpr std::chrono::milliseconds kAcceptPause{200};
 
-std::string text_of(const HostPort& target) {
-  const bool six = target.host.find(':') != std::string::npos;
-  return (six ? "[" + target.host + "]" : target.host) + ":" + std::to_string(target.port);
-}
-
-std::string text_of(const Address& address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  (void)::inet_ntop(address.size() == 4 ? AF_INET : AF_INET6, address.data(), text, sizeof text);
-  return text;
-}
-
 // The addresses that a host names without anybody being asked.
-std::vector<Address> known_addresses(const std::string& host) {
-  Address address(16);
-  if (::inet_pton(AF_INET6, host.c_str(), address.data()) == 1) return {address};
-  address.resize(4);
-  if (::inet_pton(AF_INET, host.c_str(), address.data()) == 1) return {address};
-  if (host != "localhost") return {};
-  Address six(16);
-  six.back() = 1;
-  return {{127, 0, 0, 1}, six};
+std::vector<IpAddress> known_addresses(const policy::Host& host) {
+  if (host.is_address()) return {host.address};
+  if (!is_localhost(host)) return {};
+  return {IpAddress::v4({127, 0, 0, 1}),
+          IpAddress::v6({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})};
 }
 
 class Loop {
@@ -66,9 +53,9 @@ class Loop {
   void accept_one();
   void serve(std::uint64_t id);
   void decide(std::uint64_t id, Connection& connection);
-  void take_addresses(std::uint64_t id, Result<std::vector<Address>> found);
+  void take_addresses(std::uint64_t id, Result<std::vector<IpAddress>> found);
   void deny(Connection& connection, const std::string& reason) {
-    const std::string target = text_of(connection.target());
+    const std::string target = connection.target().text();
     add_refusal(report_, target, reason);
     connection.refuse({403, target + " " + reason});
   }
@@ -145,34 +132,34 @@ void Loop::serve(std::uint64_t id) {
 
 void Loop::decide(std::uint64_t id, Connection& connection) {
   connection.wait_for_addresses();
-  const HostPort& target = connection.target();
+  const Destination& target = connection.target();
   const AllowList::Answer answer = allowed_.allows(target);
   if (answer == AllowList::Answer::kNo)
     return deny(connection, "is not among what this sandbox may reach");
-  if (std::vector<Address> known = known_addresses(target.host); !known.empty()) {
+  if (std::vector<IpAddress> known = known_addresses(target.host); !known.empty()) {
     // Such an entry names the address itself.
     ++report_.connections;
     return connection.connect(std::move(known));
   }
   // The connection may be gone when the addresses come.
-  resolver_.resolve(target.host, [this, id](Result<std::vector<Address>> found) {
+  resolver_.resolve(target.host.name, [this, id](Result<std::vector<IpAddress>> found) {
     take_addresses(id, std::move(found));
   });
 }
 
-void Loop::take_addresses(std::uint64_t id, Result<std::vector<Address>> found) {
+void Loop::take_addresses(std::uint64_t id, Result<std::vector<IpAddress>> found) {
   const auto at = connections_.find(id);
   if (at == connections_.end()) return;
   Connection& connection = at->second;
   if (!found) return connection.refuse({502, found.error().message()});
-  const auto is_closed = [](const Address& address) {
-    return !is_public_address(address) || is_own_address(address);
+  const auto is_closed = [](const IpAddress& address) {
+    return policy::classify(address) != policy::IpClass::kGlobal || is_own_address(address);
   };
   const auto hidden = std::find_if(found->begin(), found->end(), is_closed);
-  const std::string example = hidden == found->end() ? "" : text_of(*hidden);
+  const std::string example = hidden == found->end() ? "" : hidden->to_string();
   std::erase_if(*found, is_closed);
   if (found->empty() && example.empty())
-    return connection.refuse({502, connection.target().host + " has no address"});
+    return connection.refuse({502, connection.target().host.name + " has no address"});
   if (found->empty())
     return deny(connection, "leads to " + example +
                                 ", an address of this host or none of the Internet's; allowed are "

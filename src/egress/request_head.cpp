@@ -162,9 +162,10 @@ class Parser {
     }
     if (authority.find('@') != std::string_view::npos)
       return refuse("a target in a request holds no user name and no password");
-    auto parsed = parse_host_port(authority, out.tunnel ? 0 : 80);
+    auto parsed = policy::canonical_authority(authority);
     if (!parsed) return refuse(parsed.error().message());
-    out.target = std::move(parsed).value();
+    if (out.tunnel && !parsed->port) return refuse("CONNECT names a host and its port: HOST:PORT");
+    out.target = {std::move(parsed->host), parsed->port.value_or(80)};
     return true;
   }
 
@@ -174,8 +175,9 @@ class Parser {
     if (!host.has_value())
       return !modern_ || out.tunnel || refuse("an HTTP/1.1 request must have a Host header");
     // Some clients leave out the port of a tunnel.
-    const auto named = parse_host_port(*host, out.tunnel ? out.target.port : 80);
-    if (!named || *named != out.target)
+    const auto named = policy::canonical_authority(*host);
+    if (!named || named->host != out.target.host ||
+        named->port.value_or(out.tunnel ? out.target.port : 80) != out.target.port)
       return refuse("the Host header names another target than the request");
     return true;
   }
@@ -206,8 +208,7 @@ class Parser {
     text.append(method_).append(" ");
     if (!path_.starts_with('/')) text += '/';
     text.append(path_).append(" HTTP/1.1\r\nHost: ");
-    const bool six = out.target.host.find(':') != std::string::npos;
-    text += six ? "[" + out.target.host + "]" : out.target.host;
+    text += out.target.host.text();
     if (out.target.port != 80) text += ":" + std::to_string(out.target.port);
     text += "\r\n";
     for (const Header& header : headers_) {

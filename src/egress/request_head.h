@@ -27,7 +27,7 @@ struct Answer {
 };
 
 struct RequestHead {
-  HostPort target;
+  Destination target;
   bool tunnel = false;  // CONNECT
   // Of a plain request: what goes to the server, with an origin-form target and without what is
   // meant for the proxy alone.

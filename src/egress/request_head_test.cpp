@@ -31,9 +31,10 @@ TEST(RequestHead, TakesATunnel) {
   const RequestHead head =
       good("CONNECT Example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n");
   EXPECT_TRUE(head.tunnel);
-  EXPECT_EQ(head.target, (HostPort{"example.com", 443}));
+  EXPECT_EQ(head.target, (Destination{policy::canonical_host("example.com").value(), 443}));
   EXPECT_EQ(head.forward, "");
-  EXPECT_EQ(good("CONNECT [::1]:8443 HTTP/1.0\r\n\r\n").target, (HostPort{"::1", 8443}));
+  EXPECT_EQ(good("CONNECT [::1]:8443 HTTP/1.0\r\n\r\n").target,
+            (Destination{policy::canonical_host("[::1]").value(), 8443}));
   // Some clients leave out the port.
   EXPECT_TRUE(good("CONNECT a.example.com:8443 HTTP/1.1\r\nHost: a.example.com\r\n\r\n").tunnel);
 }
@@ -45,7 +46,7 @@ TEST(RequestHead, WritesAPlainRequestAnew) {
       "X-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\n"
       "Proxy-Authorization: secret\r\nContent-Length: 12\r\nAccept: */*\r\n\r\n");
   EXPECT_FALSE(head.tunnel);
-  EXPECT_EQ(head.target, (HostPort{"example.com", 8080}));
+  EXPECT_EQ(head.target, (Destination{policy::canonical_host("example.com").value(), 8080}));
   EXPECT_EQ(head.body_bytes, 12u);
   EXPECT_EQ(head.forward,
             "POST /p/q?x=1 HTTP/1.1\r\nHost: example.com:8080\r\nUser-Agent: t\r\n"

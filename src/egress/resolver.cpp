@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <sys/time.h>
 
+#include <array>
+#include <bit>
 #include <utility>
 
 namespace caisson::egress {
@@ -17,17 +19,15 @@ struct Query {
   Resolver::Done done;
 };
 
-std::vector<Address> addresses_of(const ares_addrinfo* info) {
-  std::vector<Address> found;
+std::vector<policy::IpAddress> addresses_of(const ares_addrinfo* info) {
+  std::vector<policy::IpAddress> found;
   for (const ares_addrinfo_node* node = info->nodes; node != nullptr; node = node->ai_next) {
     if (node->ai_family == AF_INET) {
       const auto& four = reinterpret_cast<const sockaddr_in*>(node->ai_addr)->sin_addr;
-      const auto* bytes = reinterpret_cast<const std::uint8_t*>(&four);
-      found.emplace_back(bytes, bytes + sizeof four);
+      found.push_back(policy::IpAddress::v4(std::bit_cast<std::array<std::uint8_t, 4>>(four)));
     } else if (node->ai_family == AF_INET6) {
       const auto& six = reinterpret_cast<const sockaddr_in6*>(node->ai_addr)->sin6_addr;
-      const auto* bytes = reinterpret_cast<const std::uint8_t*>(&six);
-      found.emplace_back(bytes, bytes + sizeof six);
+      found.push_back(policy::IpAddress::v6(std::bit_cast<std::array<std::uint8_t, 16>>(six)));
     }
   }
   return found;
@@ -43,7 +43,7 @@ void answer(void* data, int status, int, ares_addrinfo* info) {
         "the name " + query->name + " cannot be resolved (" + ::ares_strerror(status) + ")")));
     return;
   }
-  std::vector<Address> found = addresses_of(info);
+  std::vector<policy::IpAddress> found = addresses_of(info);
   ::ares_freeaddrinfo(info);
   query->done(std::move(found));
 }

@@ -13,11 +13,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "policy/ip_address.h"
 
 namespace caisson::egress {
-
-// An address of a host, without a port; 4 or 16 bytes in network order.
-using Address = std::vector<std::uint8_t>;
 
 class Resolver {
  public:
@@ -29,7 +27,7 @@ class Resolver {
 
   // Calls `done` once: from here, from progress(), or from the destructor. The addresses are in the
   // order in which they should be tried. Error: not_found, unavailable.
-  using Done = std::function<void(Result<std::vector<Address>>)>;
+  using Done = std::function<void(Result<std::vector<policy::IpAddress>>)>;
   void resolve(const std::string& name, Done done);
 
   // What to poll for, and in how many milliseconds at the latest to call progress() (-1: never).

@@ -4,7 +4,8 @@
 #include <sys/socket.h>
 
 #include <cstdint>
-#include <span>
+
+#include "policy/ip_address.h"
 
 namespace caisson::egress {
 
@@ -15,7 +16,6 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// `address`: 4 or 16 bytes in network order.
-SocketAddress socket_address(std::span<const std::uint8_t> address, std::uint16_t port);
+SocketAddress socket_address(const policy::IpAddress& address, std::uint16_t port);
 
 }  // namespace caisson::egress
