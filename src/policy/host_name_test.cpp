@@ -341,7 +341,7 @@ TEST(CanonicalHost, OnceIsEnoughForWhateverIsTaken) {
                                      "\xe1\xba\x9e",
                                      "\xff"};
   int taken = 0;
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     std::string text;
     for (auto left = random() % 7 + 1; left > 0; --left)
       text += pieces[random() % std::size(pieces)];
@@ -354,7 +354,7 @@ TEST(CanonicalHost, OnceIsEnoughForWhateverIsTaken) {
                   std::string_view("-_.:").find(c) != std::string_view::npos)
           << text << " seed " << chosen;
   }
-  EXPECT_GT(taken, 1000) << "seed " << chosen;
+  EXPECT_GT(taken, 200) << "seed " << chosen;
 }
 
 TEST(CanonicalHost, ANameIsBelowThoseItEndsIn) {

@@ -164,7 +164,7 @@ TEST(CanonicalTarget, OnceIsEnoughForWhateverIsTaken) {
                                      "25",       "2e", "2F", "3b", "%41", "%c3", "%bc",
                                      "\xc3\xbc", "*",  "{",  "?",  "=",   "~",   "%2"};
   int taken = 0;
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     std::string text = "/";
     for (auto left = random() % 9; left > 0; --left) text += pieces[random() % std::size(pieces)];
     const auto target = canonical_target(text);
@@ -174,7 +174,7 @@ TEST(CanonicalTarget, OnceIsEnoughForWhateverIsTaken) {
     for (const std::string_view never : {"//", "/./", "/../", "\\", "#", "?"})
       EXPECT_EQ(target->path.find(never), std::string::npos) << text << " seed " << chosen;
   }
-  EXPECT_GT(taken, 1000) << "seed " << chosen;
+  EXPECT_GT(taken, 200) << "seed " << chosen;
 }
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -380,7 +380,7 @@ TEST(PathPattern, AgreesWithAPlainMatcher) {
     return open ? made + "/" : made;
   };
   int found = 0;
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     const std::string pattern =
         text({"a", "b", "*", "**", "a*", "*a", "ab", "a*b", "**"}, random() % 8 == 0);
     const std::string path = text({"a", "b", "ab", "aab", "ba"}, random() % 8 == 0);
@@ -390,7 +390,7 @@ TEST(PathPattern, AgreesWithAPlainMatcher) {
         << pattern << " " << path << " seed " << chosen;
     found += parsed->matches(path) ? 1 : 0;
   }
-  EXPECT_GT(found, 1000) << "seed " << chosen;
+  EXPECT_GT(found, 200) << "seed " << chosen;
 }
 
 }  // namespace
