@@ -1,16 +1,10 @@
 #include "api/server_calls.h"
 
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include "base/kernel_abi.h"
+#include "base/call_filter.h"
 
 namespace caisson::api {
 namespace {
@@ -133,70 +127,19 @@ constexpr int kAllowed[] = {
     SYS_exit_group,
 };
 
-// What an argument decides.
-constexpr std::uint32_t kNewThread = CLONE_VM | CLONE_THREAD | CLONE_SIGHAND;
-
-class Program {
- public:
-  Program() {
-    load(offsetof(seccomp_data, arch));
-    skip_unless(AUDIT_ARCH_X86_64, 1, 0);
-    answer(SECCOMP_RET_KILL_PROCESS);
-    load(offsetof(seccomp_data, nr));
-  }
-  void allow(int number) {
-    skip_unless(static_cast<std::uint32_t>(number), 0, 1);
-    answer(SECCOMP_RET_ALLOW);
-  }
-  void refuse(int number, std::uint32_t error_number) {
-    skip_unless(static_cast<std::uint32_t>(number), 0, 1);
-    answer(SECCOMP_RET_ERRNO | error_number);
-  }
-  // Allowed where the low half of the argument, of these bits alone, has this value.
-  void allow_where(int number, unsigned argument, std::uint32_t bits, std::uint32_t value) {
-    skip_unless(static_cast<std::uint32_t>(number), 0, 5);
-    load(static_cast<std::uint32_t>(offsetof(seccomp_data, args) + 8 * argument));
-    add(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, bits));
-    skip_unless(value, 0, 1);
-    answer(SECCOMP_RET_ALLOW);
-    answer(SECCOMP_RET_ERRNO | EPERM);
-  }
-  Status install() {
-    answer(SECCOMP_RET_ERRNO | EPERM);
-    const sock_fprog filter{static_cast<unsigned short>(steps_.size()), steps_.data()};
-    if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0)
-      return fail_errno("seccomp of the server");
-    return {};
-  }
-
- private:
-  void add(sock_filter step) { steps_.push_back(step); }
-  void load(std::uint32_t at) { add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at)); }
-  void skip_unless(std::uint32_t value, std::uint8_t equal, std::uint8_t other) {
-    add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, equal, other));
-  }
-  void answer(std::uint32_t what) { add(BPF_STMT(BPF_RET | BPF_K, what)); }
-
-  std::vector<sock_filter> steps_;
-};
-
 }  // namespace
 
 Status filter_server_calls() {
-  Program program;
-  for (const int number : kAllowed) program.allow(number);
-  program.allow_where(SYS_socketpair, 0, ~0u, AF_UNIX);
-  // Threads alone. What clone3 is asked for lies in memory, where no filter sees it; the C library
-  // then takes clone.
-  program.allow_where(SYS_clone, 0, kNewThread, kNewThread);
-  program.refuse(SYS_clone3, ENOSYS);
-  // abort(3) needs a signal; others' processes get none.
-  program.allow_where(SYS_tgkill, 0, ~0u, static_cast<std::uint32_t>(::getpid()));
+  CallFilter filter;
+  for (const int number : kAllowed) filter.allow(number);
+  filter.allow_where(SYS_socketpair, 0, ~0u, {AF_UNIX});
+  filter.allow_threads();
+  filter.allow_own_signals();
   // The names of threads.
-  program.allow_where(SYS_prctl, 0, ~0u, PR_SET_NAME);
+  filter.allow_where(SYS_prctl, 0, ~0u, {PR_SET_NAME});
   // The descriptor limit of a moment (base/sys.h), and reading limits.
-  program.allow_where(SYS_prlimit64, 0, ~0u, 0);
-  return program.install();
+  filter.allow_where(SYS_prlimit64, 0, ~0u, {0});
+  return filter.install("the server");
 }
 
 }  // namespace caisson::api

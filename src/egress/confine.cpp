@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/call_filter.h"
 #include "base/fd.h"
 #include "base/kernel_abi.h"
 #include "base/sys.h"
@@ -27,8 +28,6 @@
 
 namespace caisson::egress {
 namespace {
-
-constexpr rlim_t kDescriptors = 256;
 
 // What the resolver reads. Links are followed, as the C library's own resolver does.
 constexpr const char* kReadable[] = {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
@@ -84,35 +83,26 @@ constexpr int kAllowed[] = {
     SYS_exit_group,
 };
 
-Status filter_system_calls() {
-  std::vector<sock_filter> program;
-  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)));
-  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
-  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
-  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5));
-  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])));
-  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 2, 0));
-  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 1, 0));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  // Signals are its own alone: abort(3) needs one.
-  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 4));
-  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])));
-  program.push_back(
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(::getpid()), 0, 1));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
-  for (const int number : kAllowed) {
-    program.push_back(
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+// What an event loop with threads needs besides (io/loop.h).
+constexpr int kAllowedToLoops[] = {
+    SYS_epoll_create1,     SYS_epoll_ctl,  SYS_epoll_wait,
+    SYS_epoll_pwait,       SYS_eventfd2,   SYS_timerfd_create,
+    SYS_timerfd_settime,   SYS_nanosleep,  SYS_clock_nanosleep,
+    SYS_set_robust_list,   SYS_rseq,       SYS_sched_yield,
+    SYS_sched_getaffinity, SYS_membarrier,
+};
+
+Status filter_system_calls(Confinement::Threads threads) {
+  CallFilter filter;
+  for (const int number : kAllowed) filter.allow(number);
+  filter.allow_where(SYS_socket, 0, ~0u, {AF_INET, AF_INET6});
+  filter.allow_own_signals();
+  if (threads == Confinement::Threads::kLoop) {
+    for (const int number : kAllowedToLoops) filter.allow(number);
+    filter.allow_where(SYS_prctl, 0, ~0u, {PR_SET_NAME});
+    filter.allow_threads();
   }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0)
-    return fail_errno("seccomp of the egress proxy");
-  return {};
+  return filter.install("the egress process");
 }
 
 // A kernel without Landlock has the filter alone.
@@ -139,15 +129,15 @@ Status forbid_files() {
   return {};
 }
 
-Status close_others(int first_fd, int second_fd) {
-  const auto low = static_cast<unsigned>(std::min(first_fd, second_fd));
-  const auto high = static_cast<unsigned>(std::max(first_fd, second_fd));
-  const auto close_from = [](unsigned from, unsigned to) {
-    return from > to || ::close_range(from, to, 0) == 0;
-  };
-  if (!close_from(STDERR_FILENO + 1, low - 1) || !close_from(low + 1, high - 1) ||
-      !close_from(high + 1, ~0u))
-    return fail_errno("close_range");
+Status close_others(std::vector<int> keep) {
+  std::ranges::sort(keep);
+  unsigned from = STDERR_FILENO + 1;
+  for (const int fd : keep) {
+    const auto kept = static_cast<unsigned>(fd);
+    if (from < kept && ::close_range(from, kept - 1, 0) != 0) return fail_errno("close_range");
+    from = std::max(from, kept + 1);
+  }
+  if (::close_range(from, ~0u, 0) != 0) return fail_errno("close_range");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0)
     return fail_errno("open /dev/null");
@@ -156,7 +146,7 @@ Status close_others(int first_fd, int second_fd) {
 }
 
 // A sanitizer's shadow is more than any limit.
-Status limit_memory() {
+Status limit_memory(std::size_t most_bytes) {
 #ifndef CAISSON_EGRESS_SANITIZED
   // size resident shared text lib data dt, in pages
   TRY_ASSIGN(const std::string text, sys::read_file(AT_FDCWD, "/proc/self/statm", 256));
@@ -165,7 +155,7 @@ Status limit_memory() {
     return fail(Error::internal("/proc/self/statm has no sixth field"));
   rlimit data{};
   if (::getrlimit(RLIMIT_DATA, &data) != 0) return fail_errno("getrlimit");
-  const rlim_t most = data_pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kMostMemory;
+  const rlim_t most = data_pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + most_bytes;
   data.rlim_cur = data.rlim_max = std::min(data.rlim_max, most);
   if (::setrlimit(RLIMIT_DATA, &data) != 0) return fail_errno("setrlimit");
 #endif
@@ -188,29 +178,29 @@ Status drop_rights() {
 
 }  // namespace
 
-Status confine(int parent, int first_fd, int second_fd) {
+Status confine(const Confinement& how) {
   // What a terminal sends to its whole group is for our parent, which ends us.
   for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGTSTP, SIGPIPE})
     ::signal(signal, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  (void)::prctl(PR_SET_NAME, "caisson-egress");
-  TRY(close_others(first_fd, second_fd));
+  (void)::prctl(PR_SET_NAME, how.name);
+  TRY(close_others(how.keep));
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return fail_errno("getrlimit");
-  files.rlim_cur = files.rlim_max = std::min(files.rlim_max, kDescriptors);
+  files.rlim_cur = files.rlim_max = std::min<rlim_t>(files.rlim_max, how.descriptors);
   const rlimit core{0, 0};
   if (::setrlimit(RLIMIT_NOFILE, &files) != 0 || ::setrlimit(RLIMIT_CORE, &core) != 0)
     return fail_errno("setrlimit");
-  TRY(limit_memory());
+  TRY(limit_memory(how.memory));
   TRY(drop_rights());
   // After the ids, whose change clears it.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
-  if (::getppid() != parent)
-    return fail(Error(Code::kCancelled, "whoever started the egress proxy is gone"));
+  if (::getppid() != how.parent)
+    return fail(Error(Code::kCancelled, "whoever started the egress process is gone"));
   TRY(forbid_files());
-  return filter_system_calls();
+  return filter_system_calls(how.threads);
 }
 
 }  // namespace caisson::egress

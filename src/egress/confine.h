@@ -1,22 +1,30 @@
-// How the proxy's process shuts itself in before it reads a byte of a sandbox: no capability and no
-// way to gain rights, an id that is nobody's where it was root, no files but those that resolving
-// names reads, and nothing of the system but what sockets need.
+// How a process of the egress path shuts itself in before it reads a byte of a sandbox: no
+// capability and no way to gain rights, an id that is nobody's where it was root, no files but
+// those that resolving names reads, and nothing of the system but what sockets need.
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "base/error.h"
 
 namespace caisson::egress {
 
-// The host id that root's proxy runs as: nobody's, unlike 65534, which daemons of the host share
-// (ARCHITECTURE.md, "Two user namespaces").
+// The host id that root's egress processes run as: nobody's, unlike 65534, which daemons of the
+// host share (ARCHITECTURE.md, "Two user namespaces").
 inline constexpr unsigned kEgressId = 0x7ffcf001;
-// What it may allocate beyond what it was forked with, in bytes: 64 connections with two full
-// buffers, which a growing string may double, are 16 MiB.
-inline constexpr std::size_t kMostMemory = 128 * 1024 * 1024;
 
-// Keeps only the descriptors `keep` (and stderr). `parent`: the process whose death is ours.
-Status confine(int parent, int first_fd, int second_fd);
+struct Confinement {
+  const char* name = "";        // of the process, at most 15 bytes
+  int parent = 0;               // whose death is ours
+  std::vector<int> keep;        // descriptors, beside stderr
+  std::size_t descriptors = 0;  // the most
+  // What it may allocate beyond what it has now, in bytes.
+  std::size_t memory = 0;
+  // kLoop: an event loop and threads, which are made afterwards, since each confines itself.
+  enum class Threads : unsigned char { kNone, kLoop } threads = Threads::kNone;
+};
+
+Status confine(const Confinement& how);
 
 }  // namespace caisson::egress

@@ -25,6 +25,9 @@ constexpr char kReady = 'R';
 constexpr char kFailed = 'F';
 constexpr char kDone = 'D';
 constexpr int kPatienceMs = 10'000;
+constexpr std::size_t kDescriptors = 256;
+// 64 connections with two full buffers, which a growing string may double, are 16 MiB.
+constexpr std::size_t kMostMemory = 128 * 1024 * 1024;
 
 [[noreturn]] void be_proxy(Fd listener, Fd control, int parent, const AllowList& allowed,
                            const ProxyLimits& limits) {
@@ -33,8 +36,12 @@ constexpr int kPatienceMs = 10'000;
   };
   // The resolver reads files of the host that are closed to us afterwards.
   auto resolver = Resolver::create();
-  auto ready = resolver ? confine(parent, listener.get(), control.get())
-                        : Status(fail(std::move(resolver).error()));
+  const Confinement how{.name = "caisson-egress",
+                        .parent = parent,
+                        .keep = {listener.get(), control.get()},
+                        .descriptors = kDescriptors,
+                        .memory = kMostMemory};
+  auto ready = resolver ? confine(how) : Status(fail(std::move(resolver).error()));
   if (!ready) {
     tell(kFailed, ready.error().message());
     ::_exit(1);

@@ -23,33 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kFeedSize = 128 * 1024;
 
-// Runs in a forked child of a process that may have threads: system calls only.
-[[noreturn]] void become(const char* path, char* const* arguments,
-                         std::span<const int> descriptors) {
-  char* const environment[] = {nullptr};
-  // First out of each other's way, then to the numbers that the worker expects.
-  int moved[8] = {};
-  std::size_t count = 0;
-  for (int fd : descriptors) moved[count++] = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 64);
-  const int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3; ++fd) dup2(null_fd, fd);
-  int top = kWorkerReportFd;
-  for (std::size_t i = 0; i < count; ++i, ++top) {
-    if (moved[i] >= 0) {
-      dup2(moved[i], top);
-    } else {
-      close(top);
-    }
-  }
-  close_range(static_cast<unsigned>(top), ~0u, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  execve(path, arguments, environment);
-  _exit(127);
-}
-
 Status write_proc(pid_t pid, const char* name, std::string_view text) {
   const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
   Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -94,12 +67,6 @@ bool is_single(std::string_view lines) {
 
 }  // namespace
 
-Result<SocketPair> make_socket_pair(int type) {
-  int fds[2] = {-1, -1};
-  if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds) != 0) return fail_errno("socketpair");
-  return SocketPair{Fd(fds[0]), Fd(fds[1])};
-}
-
 Status write_id_maps(pid_t pid, const std::string& uid_lines, const std::string& gid_lines) {
   const bool root = geteuid() == 0;
   if (!root && !(is_single(uid_lines) && is_single(gid_lines))) {
@@ -109,34 +76,6 @@ Status write_id_maps(pid_t pid, const std::string& uid_lines, const std::string&
   if (!root) TRY(write_proc(pid, "setgroups", "deny"));
   TRY(write_proc(pid, "uid_map", uid_lines));
   return write_proc(pid, "gid_map", gid_lines);
-}
-
-Status ChildProcess::start(const std::string& path, const std::vector<std::string>& arguments,
-                           std::span<const int> descriptors) {
-  std::vector<char*> pointers;
-  for (const std::string& argument : arguments) {
-    pointers.push_back(const_cast<char*>(argument.c_str()));
-  }
-  pointers.push_back(nullptr);
-  pid_ = fork();
-  if (pid_ < 0) return fail_errno("fork");
-  if (pid_ == 0) become(path.c_str(), pointers.data(), descriptors);
-  return {};
-}
-
-int ChildProcess::end() {
-  if (pid_ <= 0) return status_;
-  kill(pid_, SIGKILL);  // not reaped yet, so the number is still its own
-  return wait();
-}
-
-int ChildProcess::wait() {
-  rusage usage = {};
-  if (pid_ > 0 && TEMP_FAILURE_RETRY(wait4(pid_, &status_, 0, &usage)) == pid_) {
-    peak_memory_ = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  }
-  pid_ = -1;
-  return status_;
 }
 
 Feed::Feed(int socket_fd, int file_fd, std::uint64_t size)

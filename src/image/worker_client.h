@@ -14,18 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/sha256.h"
 #include "image/ids.h"
 
 namespace caisson::image {
-
-struct SocketPair {
-  Fd ours, theirs;
-};
-// `type` is SOCK_STREAM or SOCK_SEQPACKET.
-Result<SocketPair> make_socket_pair(int type);
 
 // A file's bytes from its start on their way into a socket, hashed as they go.
 class Feed {
@@ -49,30 +44,6 @@ class Feed {
   std::size_t held_ = 0, sent_ = 0;
   std::uint64_t size_, offset_ = 0;
   Sha256 hash_;
-};
-
-// A child process that is ended and reaped at the latest on destruction.
-class ChildProcess {
- public:
-  ChildProcess() = default;
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
-  ~ChildProcess() { end(); }
-
-  // `descriptors` become 3, 4, … in the child, -1 leaves a gap; nothing else is open there.
-  Status start(const std::string& path, const std::vector<std::string>& arguments,
-               std::span<const int> descriptors);
-  pid_t pid() const { return pid_; }
-  // Kills it when it still runs. Its wait status.
-  int end();
-  int wait();
-  // After its end: the most memory that it or a child of its own held, in bytes.
-  std::uint64_t peak_memory() const { return peak_memory_; }
-
- private:
-  pid_t pid_ = -1;
-  int status_ = 0;
-  std::uint64_t peak_memory_ = 0;
 };
 
 // Writes the maps (uid_map(5) lines) of a user namespace that the process has just made: directly
