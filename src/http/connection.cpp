@@ -27,10 +27,11 @@ constexpr std::chrono::seconds kLingerTime{2};
 }  // namespace
 
 Connection::Connection(std::shared_ptr<Server::State> server, std::unique_ptr<io::Stream> stream,
-                       Server::Transport transport)
+                       Server::Transport transport, Handler handler)
     : server_(std::move(server)),
       stream_(std::move(stream)),
       transport_(transport),
+      handler_(std::move(handler)),
       changed_(server_->loop) {
   server_->connections.push_back(this);
   place_ = std::prev(server_->connections.end());
@@ -112,7 +113,7 @@ Async<Connection::Next> Connection::serve(Held self, ParsedRequest request) {
   ++self->server_->counts.requests_total;
   ServerExchange exchange(self, std::move(request));
   if (exchange.parse_target()) {
-    co_await self->server_->handler(exchange);
+    co_await self->handler_(exchange);
   } else {
     ++self->server_->counts.refused_total;
     co_await exchange.refuse(400, "the target has a malformed escape or a zero byte");

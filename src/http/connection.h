@@ -20,7 +20,7 @@ namespace caisson::http {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<Server::State> server, std::unique_ptr<io::Stream> stream,
-             Server::Transport transport);
+             Server::Transport transport, Handler handler);
   ~Connection();
 
   static io::Async<void> run(std::shared_ptr<Connection> self);
@@ -75,6 +75,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Server::State> server_;
   std::unique_ptr<io::Stream> stream_;
   const Server::Transport transport_;
+  const Handler handler_;
   std::string buffer_;
   io::Event changed_;         // a read ended, the client has gone, a request has ended
   std::uint64_t number_ = 0;  // of the request that is being served

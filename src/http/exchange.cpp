@@ -185,7 +185,7 @@ Result<std::string> ServerExchange::make_head(ResponseHead head,
   }
   if (has_no_body(head.status)) body_ = Body::kNone;
   if (!headers.has("date")) headers.add("Date", connection_->server().date());
-  headers.set("X-Request-Id", id_);
+  if (connection_->server().limits.request_ids) headers.set("X-Request-Id", id_);
   if (!stays_) headers.add("Connection", "close");
   if (stays_ && request_.head.minor_version == 0) headers.add("Connection", "keep-alive");
   return encode(head);

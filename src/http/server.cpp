@@ -62,11 +62,12 @@ Async<void> Server::State::accept_all(std::shared_ptr<State> state,
   for (;;) {
     auto stream = co_await listener->accept();
     if (!stream.has_value()) co_return;
-    state->take(std::move(*stream), transport);
+    state->take(std::move(*stream), transport, state->handler);
   }
 }
 
-void Server::State::take(std::unique_ptr<io::Stream> stream, Transport transport) {
+void Server::State::take(std::unique_ptr<io::Stream> stream, Transport transport,
+                         Handler with) {
   if (connections.size() >= limits.connections && !idle.empty()) {
     // It ends when its coroutine runs next; until then there is one more.
     Connection* const oldest = idle.front();
@@ -78,8 +79,8 @@ void Server::State::take(std::unique_ptr<io::Stream> stream, Transport transport
       loop.spawn(turn_away(shared_from_this(), std::move(stream)));
     return;
   }
-  loop.spawn(Connection::run(
-      std::make_shared<Connection>(shared_from_this(), std::move(stream), transport)));
+  loop.spawn(Connection::run(std::make_shared<Connection>(shared_from_this(), std::move(stream),
+                                                          transport, std::move(with))));
 }
 
 Async<void> Server::State::turn_away(std::shared_ptr<State> state,
@@ -119,6 +120,10 @@ void Server::serve(std::unique_ptr<io::Listener> listener, Transport transport) 
   if (state_->draining) return;
   state_->listeners.push_back(shared);
   state_->loop.spawn(State::accept_all(state_, std::move(shared), transport));
+}
+
+void Server::take(std::unique_ptr<io::Stream> stream, Transport transport, Handler handler) {
+  if (!state_->draining) state_->take(std::move(stream), transport, std::move(handler));
 }
 
 Async<void> Server::drain(Clock::time_point until) {

@@ -32,6 +32,8 @@ struct Limits {
   std::size_t connections = 12000;  // at once; one without a request makes room, else 503
   // Of bodies that handlers hold, of all requests together (Exchange::hold()).
   std::size_t held_bytes = 256u << 20;
+  // Whether answers get an X-Request-Id of the server's; false for who passes others' answers on.
+  bool request_ids = true;
 };
 
 // One request and its answer. Owned by the server, borrowed by the handler while it runs.
@@ -110,6 +112,9 @@ class Server {
   // Serves one listener until drain() or the listener's end. `secure`: for Exchange::secure().
   enum class Transport : std::uint8_t { kPlain, kTls };
   void serve(std::unique_ptr<io::Listener> listener, Transport transport = Transport::kPlain);
+  // Serves one connection that somebody else accepted, with a handler of its own. Where there are
+  // too many it is told so instead.
+  void take(std::unique_ptr<io::Stream> stream, Transport transport, Handler handler);
   // No more connections, none is kept alive; returns when every request whose head has come has
   // ended, or at the time, when what is left is cut off.
   io::Async<void> drain(io::Clock::time_point until);

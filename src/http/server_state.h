@@ -22,7 +22,7 @@ struct Server::State : std::enable_shared_from_this<Server::State> {
   static io::Async<void> accept_all(std::shared_ptr<State> state,
                                     std::shared_ptr<io::Listener> listener, Transport transport);
   // Starts a connection, or says that there are too many.
-  void take(std::unique_ptr<io::Stream> stream, Transport transport);
+  void take(std::unique_ptr<io::Stream> stream, Transport transport, Handler with);
   void stop_accepting();
   void close_idle();
   void cut_all();

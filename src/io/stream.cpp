@@ -83,6 +83,9 @@ class SocketStream final : public Stream {
   }
   void set_timeout(Clock::duration time) override { timeout_ = time; }
   std::string peer() const override { return peer_; }
+  std::string original_destination() const override {
+    return socket_->closed() ? std::string() : original_address(socket_->fd()).text();
+  }
 
  private:
   Held socket_;

@@ -39,6 +39,9 @@ class Stream {
   virtual void set_timeout(Clock::duration time) = 0;
   // The peer's address as text ("127.0.0.1:5000"); empty for unix sockets.
   virtual std::string peer() const = 0;
+  // Where the peer connected to, before a redirection of this network namespace (netfilter's) led
+  // the connection to us; the address that it has reached where there was none. As peer().
+  virtual std::string original_destination() const { return {}; }
   // The host name that a TLS client asked for, as it sent it; empty without one and without TLS.
   virtual std::string server_name() const { return {}; }
 };

@@ -4,11 +4,12 @@
 #include <array>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/secret.h"
 #include "http/codec.h"
-#include "io/race.h"
+#include "http/passage.h"
 
 namespace caisson::api::e2b {
 
@@ -19,14 +20,8 @@ using Kind = BoxStream::Message::Kind;
 namespace {
 
 constexpr std::string_view kTokenHeader = "e2b-traffic-access-token";
-constexpr std::size_t kPiece = 64 * 1024;
-constexpr std::size_t kMostHead = 64 * 1024;
-constexpr std::size_t kMostHeaders = 128;
-constexpr unsigned kMostInterim = 16;
-// How long a program has to take a connection, and to say whether it changes the protocol.
+// How long a program has to take a connection.
 constexpr std::chrono::seconds kConnectTime{30};
-constexpr std::chrono::seconds kUpgradeTime{60};
-constexpr auto kForEver = std::chrono::hours(24 * 365);
 
 io::Async<Status> answer_port_error(const Request& request, int status, std::string_view message,
                                     std::optional<std::uint16_t> port) {
@@ -50,10 +45,6 @@ std::optional<std::string> token_fault(const Request& request) {
   return std::nullopt;
 }
 
-bool wants_upgrade(const http::RequestHead& head) {
-  return http::has_word(head.headers, "Connection", "upgrade") && head.headers.has("Upgrade");
-}
-
 // A target without what names the host: the program inside is no proxy.
 std::string origin_form(std::string_view target) {
   const std::size_t scheme = target.find("://");
@@ -63,198 +54,41 @@ std::string origin_form(std::string_view target) {
   return target.starts_with('/') ? std::string(target) : "/" + std::string(target);
 }
 
-// One request and its answer over a connection to a port inside.
-class Passage {
+// A connection to a port inside as a stream of bytes.
+class InsideStream final : public io::Stream {
  public:
-  Passage(const Request& request, std::uint16_t port, BoxStream& inside)
-      : exchange_(request.exchange),
-        inside_(inside),
-        head_(forwarded_head(exchange_.request(), port, request.sandbox->view().mask_request_host,
-                             {.peer = peer_, .secure = exchange_.secure()})),
-        upgrades_(wants_upgrade(exchange_.request())) {}
+  explicit InsideStream(BoxStream& inside) : inside_(inside) {}
 
-  // Error: nothing sensible came from inside (deadline_exceeded: nothing in time), or from the
-  // client; where the answer has begun it is cut off.
-  io::Async<Status> run();
-  // What is wrong with the client's body, if anything.
-  const std::optional<Error>& body_fault() const { return body_fault_; }
+  io::Async<Result<std::size_t>> read(std::span<char> into) override {
+    while (bytes_.empty() && !ended_) {
+      const auto until = timeout_ > io::Clock::duration::zero() ? io::Clock::now() + timeout_
+                                                                : io::Clock::time_point::max();
+      CO_TRY_ASSIGN(std::optional<BoxStream::Message> message, co_await inside_.next_until(until));
+      if (!message.has_value()) co_return fail(Error(Code::kDeadlineExceeded, "nothing came"));
+      if (message->kind == Kind::kData) bytes_ = std::move(message->bytes);
+      ended_ = message->kind == Kind::kFinish || message->kind == Kind::kClose;
+    }
+    const std::size_t count = bytes_.copy(into.data(), into.size());
+    bytes_.erase(0, count);
+    co_return count;
+  }
+  io::Async<Status> write(std::string_view bytes) override {
+    co_return co_await inside_.write(std::string(bytes));
+  }
+  io::Async<void> finish() override {
+    inside_.finish();
+    co_return;
+  }
+  void close(Close /*how*/) override { ended_ = true; }
+  void set_timeout(io::Clock::duration time) override { timeout_ = time; }
+  std::string peer() const override { return {}; }
 
  private:
-  io::Async<void> send();
-  io::Async<Status> send_body();
-  io::Async<void> receive(Status& result);
-  io::Async<Status> receive_answer();
-  io::Async<Result<http::ParsedResponse>> receive_head();
-  io::Async<Status> pass_body(http::BodyDecoder decoder);
-  io::Async<Status> tunnel(http::ResponseHead head);
-  io::Async<void> tunnel_out(io::Stream& client, std::string early);
-  io::Async<Status> tunnel_in(io::Stream& client);
-  // More of what comes from inside, behind what is there. False: it has ended.
-  io::Async<Result<bool>> more(io::Clock::time_point until = io::Clock::time_point::max());
-
-  http::Exchange& exchange_;
   BoxStream& inside_;
-  std::string peer_ = exchange_.peer();
-  http::RequestHead head_;
-  bool upgrades_;
-  std::string buffer_;  // from inside
+  std::string bytes_;  // that came and nobody has read yet
   bool ended_ = false;
-  std::optional<Error> body_fault_;
+  io::Clock::duration timeout_{};
 };
-
-io::Async<Result<bool>> Passage::more(io::Clock::time_point until) {
-  while (!ended_) {
-    CO_TRY_ASSIGN(const std::optional<BoxStream::Message> message,
-                  co_await inside_.next_until(until));
-    if (!message.has_value())
-      co_return fail(Error(Code::kDeadlineExceeded, "it did not answer in time"));
-    if (message->kind == Kind::kData && !message->bytes.empty()) {
-      buffer_ += message->bytes;
-      co_return true;
-    }
-    ended_ = message->kind == Kind::kFinish || message->kind == Kind::kClose;
-  }
-  co_return false;
-}
-
-io::Async<Status> Passage::send_body() {
-  const bool chunked = !exchange_.body_length().has_value();
-  for (;;) {
-    auto bytes = co_await exchange_.read_some(kPiece);
-    if (!bytes.has_value()) {
-      body_fault_ = bytes.error();
-      co_return fail(std::move(bytes).error());
-    }
-    if (bytes->empty()) break;
-    CO_TRY(co_await inside_.write(chunked ? http::chunk(*bytes) : std::move(*bytes)));
-  }
-  if (chunked) CO_TRY(co_await inside_.write(std::string(http::kLastChunk)));
-  co_return Status();
-}
-
-// Ends only when there is nothing to wait for any more: the client broke off, or has left.
-io::Async<void> Passage::send() {
-  const Status sent = co_await send_body();
-  // A program may answer before it has read all; what it does not take any more is its matter.
-  const bool broken = !sent.has_value() && !inside_.closed();
-  if (broken) co_return;
-  if (!upgrades_) {
-    co_await exchange_.wait_gone();
-    if (exchange_.gone()) co_return;
-  }
-  co_await io::Loop::sleep(kForEver);
-}
-
-io::Async<Result<http::ParsedResponse>> Passage::receive_head() {
-  // Who waits for another protocol gives up some time; a plain answer may take as long as it does.
-  const auto until = upgrades_ ? io::Clock::now() + kUpgradeTime : io::Clock::time_point::max();
-  unsigned interim = 0;
-  http::HeadScanner scanner;
-  for (;;) {
-    const auto size = scanner.scan(buffer_, kMostHead);
-    if (!size.has_value()) co_return fail(Error::invalid(size.error().sentence));
-    if (!size->has_value()) {
-      CO_TRY_ASSIGN(const bool came, co_await more(until));
-      if (!came) co_return fail(Error::unavailable("it closed the connection before it answered"));
-      continue;
-    }
-    auto parsed = http::parse_response_head(std::string_view(buffer_).substr(0, **size),
-                                            head_.method, kMostHeaders);
-    if (!parsed.has_value()) co_return fail(Error::invalid(parsed.error().sentence));
-    buffer_.erase(0, **size);
-    const int status = parsed->head.status;
-    if (status >= 200 || status == 101) co_return std::move(*parsed);
-    // An interim answer is meant for us.
-    if (++interim > kMostInterim) {
-      co_return fail(Error::invalid("more than " + std::to_string(kMostInterim) +
-                                    " interim answers before the answer"));
-    }
-    scanner = {};
-  }
-}
-
-io::Async<Status> Passage::pass_body(http::BodyDecoder decoder) {
-  while (!decoder.done()) {
-    std::string_view rest = buffer_;
-    std::string body;  // many small chunks become one write
-    while (!rest.empty() && !decoder.done()) {
-      const auto piece = decoder.take(rest, kPiece);
-      if (!piece.has_value()) co_return fail(Error::invalid(piece.error().sentence));
-      body += *piece;
-    }
-    buffer_.clear();
-    if (!body.empty()) CO_TRY(co_await exchange_.write(body));
-    if (decoder.done()) break;
-    CO_TRY_ASSIGN(const bool came, co_await more());
-    if (!came && !decoder.end_of_input())
-      co_return fail(Error::unavailable("its answer is cut off"));
-    if (!came) break;
-  }
-  co_return co_await exchange_.end();
-}
-
-io::Async<Status> Passage::receive_answer() {
-  CO_TRY_ASSIGN(http::ParsedResponse answer, co_await receive_head());
-  if (answer.head.status == 101) {
-    if (!upgrades_) co_return fail(Error::invalid("it changes the protocol unasked"));
-    co_return co_await tunnel(std::move(answer.head));
-  }
-  http::remove_hop_by_hop(answer.head.headers);
-  answer.head.headers.remove("Transfer-Encoding");
-  CO_TRY(co_await exchange_.begin(std::move(answer.head)));
-  co_return co_await pass_body(http::BodyDecoder(answer.body));
-}
-
-io::Async<void> Passage::tunnel_out(io::Stream& client, std::string early) {
-  std::string bytes = std::move(early);
-  for (;;) {
-    if (!bytes.empty()) {
-      const Status written = co_await inside_.write(std::move(bytes));
-      if (!written.has_value()) co_return;
-    }
-    bytes.assign(kPiece, '\0');
-    const auto count = co_await client.read(bytes);
-    if (!count.has_value()) co_return;
-    if (*count == 0) break;
-    bytes.resize(*count);
-  }
-  // The other direction may go on.
-  inside_.finish();
-  co_await io::Loop::sleep(kForEver);
-}
-
-io::Async<Status> Passage::tunnel_in(io::Stream& client) {
-  for (;;) {
-    if (!buffer_.empty()) {
-      const std::string bytes = std::exchange(buffer_, {});
-      CO_TRY(co_await client.write(bytes));
-    }
-    CO_TRY_ASSIGN(const bool came, co_await more());
-    if (!came) co_return Status();
-  }
-}
-
-io::Async<Status> Passage::tunnel(http::ResponseHead head) {
-  CO_TRY_ASSIGN(http::Exchange::Upgraded upgraded, co_await exchange_.upgrade(std::move(head)));
-  auto receive = [](Passage& self, io::Stream& client) -> io::Async<void> {
-    co_await self.tunnel_in(client);
-  };
-  co_await io::race(tunnel_out(*upgraded.stream, std::move(upgraded.early)),
-                    receive(*this, *upgraded.stream));
-  co_return Status();
-}
-
-io::Async<void> Passage::receive(Status& result) {
-  result = co_await receive_answer();
-}
-
-io::Async<Status> Passage::run() {
-  CO_TRY_ASSIGN(std::string bytes, http::encode(head_));
-  CO_TRY(co_await inside_.write(std::move(bytes)));
-  Status result = fail(Error(Code::kCancelled, "the client has gone"));
-  co_await io::race(send(), receive(result));
-  co_return result;
-}
 
 }  // namespace
 
@@ -265,7 +99,7 @@ http::RequestHead forwarded_head(const http::RequestHead& head, std::uint16_t po
   forwarded.target = origin_form(head.target);
   forwarded.headers = head.headers;
   http::Headers& headers = forwarded.headers;
-  const bool upgrades = wants_upgrade(head);
+  const bool upgrades = http::wants_upgrade(head);
   const bool chunked = headers.has("Transfer-Encoding");
   const std::string protocol(headers.get("Upgrade").value_or(""));
   const std::string host(headers.get("Host").value_or(""));
@@ -325,7 +159,13 @@ io::Async<void> serve_port(const Request& request, std::uint16_t port) {
     co_await answer_port_error(request, 502, "The sandbox is running but port is not open", port);
     co_return;
   }
-  Passage passage(request, port, **inside);
+  InsideStream stream(**inside);
+  const std::string peer = request.exchange.peer();
+  const ForwardedFrom from{.peer = peer, .secure = request.exchange.secure()};
+  http::PassageOptions options;
+  options.head = forwarded_head(request.exchange.request(), port,
+                                request.sandbox->view().mask_request_host, from);
+  http::Passage passage(request.exchange, stream, std::move(options));
   const Status status = co_await passage.run();
   if (status.has_value() || request.exchange.gone()) co_return;
   if (request.exchange.begun()) {
