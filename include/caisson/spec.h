@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <caisson/error.h>
+#include <caisson/network.h>
 
 namespace caisson::policy {
 
@@ -68,7 +69,6 @@ enum class OnRefusal { kContinue, kKill };
 // file system of its own of limits.disk and limits.inodes (root alone).
 enum class LayerKind { kTmpfs, kQuota };
 enum class GrantMode { kReadOnly, kReadWrite, kCopy };
-enum class NetworkMode { kDeny };
 
 // One host path made visible inside.
 struct Grant {
@@ -119,7 +119,7 @@ struct SpecValues {
   std::vector<Output> outputs;
   LayerKind layer = LayerKind::kTmpfs;
   Limits limits;
-  NetworkMode network = NetworkMode::kDeny;
+  std::optional<NetworkPolicy> network;  // nullopt: deny, which is no network at all
   bool require_hard_limits = false;
 
   bool operator==(const SpecValues&) const = default;

@@ -279,6 +279,8 @@ Result<Sandbox::Begun> Sandbox::begin() {
 Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& options) {
   TRY(check_wall(spec.values()));
   const bool outlives = options.life != Life::kOwner;
+  if (spec->network.has_value())
+    return fail(Error(Code::kUnimplemented, "network: this version has no gateway"));
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));

@@ -29,7 +29,8 @@ extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTab
     kPauseTable, kResumeTable, kCpTable, kImagePullTable, kImageImportTable, kImageExportTable,
     kImageBuildTable, kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable,
     kImageGcTable, kKeyCreateTable, kKeyLsTable, kKeyRmTable, kTeamCreateTable, kTeamLsTable,
-    kTeamSetTable, kServeTable, kDoctorTable, kCompletionTable, kManTable;
+    kTeamSetTable, kPolicyCheckTable, kPolicyExplainTable, kServeTable, kDoctorTable,
+    kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed, Host& host);
 int run_shell(const Parsed& parsed, Host& host);
@@ -55,6 +56,8 @@ int run_key_rm(const Parsed& parsed);
 int run_team_create(const Parsed& parsed);
 int run_team_ls(const Parsed& parsed);
 int run_team_set(const Parsed& parsed);
+int run_policy_check(const Parsed& parsed);
+int run_policy_explain(const Parsed& parsed);
 int run_serve(const Parsed& parsed);
 int run_doctor(const Parsed& parsed);
 int run_completion(const Parsed& parsed);

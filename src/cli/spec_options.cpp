@@ -1,16 +1,13 @@
 #include "cli/spec_options.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/fd.h"
+#include "cli/document_file.h"
 #include "policy/document.h"
 #include "policy/flags.h"
 
@@ -81,10 +78,11 @@ constinit const std::array<Option, 17> kAccessOptions = {{
      .complete = Complete::kWords,
      .words = "continue kill"},
     {.name = "--net",
-     .value = "deny",
-     .help = "Network: deny, which is the default.",
-     .complete = Complete::kWords,
-     .words = "deny"},
+     .value = "POLICY",
+     .help = "What it may reach: deny (nothing, the default), allow:HOST[:PORT] (several with "
+             "commas; HOST may be *.NAME; by TLS on 443 unless there is a port), the FILE of a "
+             "policy, or allow-public (all of the Internet). May be repeated.",
+     .complete = Complete::kFile},
     {.name = "--wall",
      .value = "NAME",
      .help = "What stands between it and the host: auto, namespace, gvisor or microvm.",
@@ -143,29 +141,9 @@ constinit const std::array<Option, 14> kLimitOptions = {{
 
 namespace {
 
-constexpr std::size_t kMostDocument = 1 << 20;
-
-Result<std::string> read_document(const std::string& path) {
-  const Fd file(path == "-" ? ::fcntl(0, F_DUPFD_CLOEXEC, 3)
-                            : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return fail_errno("--spec '" + path + "'");
-  std::string text;
-  char buffer[16 * 1024];
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail_errno("--spec '" + path + "'");
-    if (count == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(count));
-    if (text.size() > kMostDocument)
-      return fail(Error::invalid("--spec '" + path + "' is larger than 1 MiB"));
-  }
-}
-
 Result<policy::SpecValues> read_spec(const std::string& path) {
-  TRY_ASSIGN(const std::string text, read_document(path));
-  auto values = policy::parse_spec(
-      text, path.ends_with(".json") ? policy::Format::kJson : policy::Format::kYaml);
+  TRY_ASSIGN(const std::string text, read_document(path, "--spec"));
+  auto values = policy::parse_spec(text, format_of(path));
   if (!values.has_value()) return fail(std::move(values).error().with(path));
   return values;
 }
@@ -215,7 +193,11 @@ Status take_option(Gathered& gathered, std::string_view name, const std::string&
   } else if (name == "--on-refusal") {
     TRY_ASSIGN(patch.on_refusal, policy::parse_on_refusal(value));
   } else if (name == "--net") {
-    TRY_ASSIGN(patch.network, policy::parse_network(value));
+    TRY_ASSIGN(policy::NetworkFlag flag, policy::parse_network(value));
+    if (!flag.file.empty()) {
+      TRY_ASSIGN(flag.network, read_network_policy(flag.file));
+    }
+    TRY(policy::add_network(patch, std::move(flag.network)));
   } else if (name == "--wall") {
     TRY_ASSIGN(patch.wall, policy::parse_wall(value));
   } else if (name == "--emulation") {

@@ -28,6 +28,9 @@ Status refuse_what_is_not_served(const policy::SpecValues& values) {
     return fail(policy::wrong(values.command.empty() ? "entrypoint" : "command", "a program",
                               "none: a sandbox of a server has no main command; start commands in "
                               "it"));
+  if (values.network.has_value())
+    return fail(policy::wrong("network", "a policy",
+                              "deny (a server of this version has no network gateway)"));
   return {};
 }
 

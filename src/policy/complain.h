@@ -2,6 +2,8 @@
 // What was found may be hostile: it is quoted, its control characters are escaped, and it is cut.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -24,5 +26,13 @@ std::string_view nearest(std::string_view word, const std::string_view* known, s
 
 // "a, b or c".
 std::string alternatives(const std::string_view* words, std::size_t count);
+
+// Whether an enumerator that a program gave is one; `names` has them all.
+template <typename Enum, std::size_t N>
+Status check_enum(std::string_view key, Enum value, const std::array<std::string_view, N>& names) {
+  const auto index = static_cast<std::size_t>(value);
+  if (index < N) return {};
+  return fail(wrong(key, "the number " + std::to_string(index), alternatives(names.data(), N)));
+}
 
 }  // namespace caisson::policy

@@ -13,6 +13,7 @@
 #include "policy/complain.h"
 #include "policy/limits.h"
 #include "policy/names.h"
+#include "policy/network_document.h"
 #include "policy/node.h"
 #include "policy/read_node.h"
 #include "policy/units.h"
@@ -20,8 +21,7 @@
 namespace caisson::policy {
 namespace {
 
-constexpr std::string_view kNoGateway =
-    "(this version has no network gateway, so a sandbox has no network and no secrets)";
+constexpr std::string_view kNoVault = "(this version has no vault, so a sandbox has no secrets)";
 
 // Fills one member of the values from the node at `path`.
 using ReadKey = Status (*)(const Node& node, const std::string& path, SpecValues& values);
@@ -47,65 +47,8 @@ Status read_members(const Node& node, const std::string& path, std::span<const K
   return for_each_key(node, path, read);
 }
 
-Result<std::string> read_text(const Node& node, const std::string& path) {
-  if (is_text(node)) return node.text;
-  if (node.kind == Node::Kind::kMap && node.items.size() == 1 && node.keys[0] == "base64") {
-    const Node& encoded = node.items[0];
-    if (is_text(encoded)) {
-      if (auto bytes = base64_decode(encoded.text)) return std::move(*bytes);
-    }
-    return fail(wrong_at(encoded, key_below(path, "base64"), "base64 with its padding"));
-  }
-  if (node.kind == Node::Kind::kNumber || node.kind == Node::Kind::kBool) {
-    return fail(wrong_at(node, path, "a text (in quotes)"));
-  }
-  if (node.kind == Node::Kind::kNull) {
-    return fail(wrong_at(node, path, "a text; write \"\" where it is meant to be empty"));
-  }
-  return fail(wrong_at(node, path, "a text"));
-}
-
-// A text that, where it is given, is not empty.
-Result<std::string> read_word(const Node& node, const std::string& path, std::string_view allowed) {
-  TRY_ASSIGN(std::string word, read_text(node, path));
-  if (word.empty()) {
-    return fail(wrong_at(node, path, "an empty text",
-                         std::string(allowed) + "; leave the key away for the default"));
-  }
-  return word;
-}
-
-template <typename Enum, std::size_t N>
-Status read_enum(const Node& node, const std::string& path,
-                 const std::array<std::string_view, N>& names, Enum& value) {
-  if (is_scalar(node)) {
-    if (const auto index = index_of(names, node.text)) {
-      value = static_cast<Enum>(*index);
-      return {};
-    }
-  }
-  return fail(wrong_at(node, path, alternatives(names.data(), N)));
-}
-
-Status read_truth(const Node& node, const std::string& path, bool& value) {
-  if (node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kBool) {
-    if (node.text == "true" || node.text == "false") {
-      value = node.text == "true";
-      return {};
-    }
-  }
-  return fail(wrong_at(node, path, "true or false"));
-}
-
-Status read_words(const Node& node, const std::string& path, std::vector<std::string>& words) {
-  if (node.kind != Node::Kind::kList) {
-    return fail(wrong_at(node, path, "a list such as [python3, main.py]"));
-  }
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    TRY_ASSIGN(std::string argument,
-               read_text(node.items[i], path + "[" + std::to_string(i) + "]"));
-    words.push_back(std::move(argument));
-  }
+Status read_command(const Node& node, const std::string& path, std::vector<std::string>& words) {
+  TRY_ASSIGN(words, read_words(node, path, "[python3, main.py]"));
   return {};
 }
 
@@ -201,19 +144,11 @@ constexpr auto limit_keys(std::index_sequence<Index...>) {
 }
 constexpr auto kLimitKeys = limit_keys(std::make_index_sequence<kLimitRules.size()>());
 
-Status read_network(const Node& node, const std::string& path, SpecValues& values) {
-  if (!is_scalar(node) || node.text != "deny") {
-    return fail(wrong_at(node, path, "deny " + std::string(kNoGateway)));
-  }
-  values.network = NetworkMode::kDeny;
-  return {};
-}
-
 Status read_secrets(const Node& node, const std::string& path, SpecValues&) {
   if (node.kind != Node::Kind::kList || !node.items.empty()) {
     const std::string found =
         node.kind == Node::Kind::kList ? "a list that is not empty" : describe_found(node);
-    return fail(wrong_at(node, path, found, "an empty list " + std::string(kNoGateway)));
+    return fail(wrong_at(node, path, found, "an empty list " + std::string(kNoVault)));
   }
   return {};
 }
@@ -231,10 +166,10 @@ constexpr std::array<Key, 18> kKeys = {{
        return read_enum(node, path, kEmulationNames, values.allow_emulation);
      }},
     {"command", [](const Node& node, const std::string& path,
-                   SpecValues& values) { return read_words(node, path, values.command); }},
+                   SpecValues& values) { return read_command(node, path, values.command); }},
     {"entrypoint",
      [](const Node& node, const std::string& path, SpecValues& values) {
-       return read_words(node, path, values.entrypoint.emplace());
+       return read_command(node, path, values.entrypoint.emplace());
      }},
     {"env", read_env},
     {"user",
@@ -270,10 +205,15 @@ constexpr std::array<Key, 18> kKeys = {{
     {"limits", [](const Node& node, const std::string& path,
                   SpecValues& values) { return read_members(node, path, kLimitKeys, values); }},
     {"require_hard_limits",
-     [](const Node& node, const std::string& path, SpecValues& values) {
-       return read_truth(node, path, values.require_hard_limits);
+     [](const Node& node, const std::string& path, SpecValues& values) -> Status {
+       TRY_ASSIGN(values.require_hard_limits, read_truth(node, path));
+       return {};
      }},
-    {"network", read_network},
+    {"network",
+     [](const Node& node, const std::string& path, SpecValues& values) -> Status {
+       TRY_ASSIGN(values.network, read_network(node, path));
+       return {};
+     }},
     {"secrets", read_secrets},
 }};
 
@@ -320,10 +260,10 @@ Node tree_of(const json::Value& value) {
 
 }  // namespace
 
-Result<Node> parse_json_tree(std::string_view text) {
+Result<Node> parse_json_tree(std::string_view text, std::string_view what) {
   auto value = json::parse(
       text, {.bytes = kMaxDocumentBytes, .depth = kMaxDocumentDepth, .values = kMaxDocumentNodes});
-  if (!value.has_value()) return fail(std::move(value.error()).with("spec"));
+  if (!value.has_value()) return fail(std::move(value.error()).with(what));
   return tree_of(*value);
 }
 

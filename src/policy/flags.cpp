@@ -1,10 +1,12 @@
 #include "policy/flags.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "policy/complain.h"
 #include "policy/inside_path.h"
 #include "policy/names.h"
+#include "policy/network_policy.h"
 #include "policy/syntax.h"
 #include "policy/units.h"
 
@@ -291,10 +293,77 @@ Result<OnRefusal> parse_on_refusal(std::string_view text) {
 Result<LayerKind> parse_layer(std::string_view text) {
   return parse_choice<LayerKind>("--layer", text, kLayerNames);
 }
-Result<NetworkMode> parse_network(std::string_view text) {
-  if (text == "deny") return NetworkMode::kDeny;
-  return fail(wrong("--net", quote(text),
-                    "deny (this version has no network gateway, so a sandbox has no network)"));
+
+// ---- --net --------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::string_view kNetAllowed =
+    "deny, allow-public, allow:HOST[:PORT] (several with commas between them), or the file of a "
+    "policy, with a slash or .yaml in its name";
+constexpr std::string_view kAllowPrefix = "allow:";
+
+bool is_policy_file(std::string_view text) {
+  return text.contains('/') || text.ends_with(".yaml") || text.ends_with(".yml") ||
+         text.ends_with(".json");
+}
+
+Result<NetworkRule> allow_rule(std::string_view entry) {
+  NetworkRule rule;
+  const std::size_t colon = entry.rfind(':');
+  // The colons of an address in brackets are its own.
+  const bool has_port = colon != entry.npos && entry.find(']', colon) == entry.npos;
+  if (!has_port) {
+    rule.hosts = {std::string(entry)};
+    return rule;
+  }
+  auto port = parse_port(entry.substr(colon + 1));
+  if (!port.has_value()) return fail(std::move(port).error().with("--net " + quote(entry)));
+  rule.hosts = {std::string(entry.substr(0, colon))};
+  rule.ports = {*port};
+  if (*port == 80) rule.tls = TlsMode::kPlaintext;
+  if (*port != 80 && *port != 443) rule.protocol = RuleProtocol::kTcp;
+  return rule;
+}
+
+}  // namespace
+
+Result<NetworkFlag> parse_network(std::string_view text) {
+  if (text == "deny") return NetworkFlag();
+  if (text == to_string(NetworkDefault::kAllowPublic)) {
+    return NetworkFlag{.network = NetworkPolicy{.unmatched = NetworkDefault::kAllowPublic}};
+  }
+  if (text.starts_with(kAllowPrefix)) {
+    NetworkPolicy policy;
+    std::string_view rest = text.substr(kAllowPrefix.size());
+    while (true) {
+      const std::size_t comma = rest.find(',');
+      TRY_ASSIGN(policy.rules.emplace_back(), allow_rule(rest.substr(0, comma)));
+      if (comma == rest.npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+    TRY(CompiledNetwork::compile(policy, "--net"));
+    return NetworkFlag{.network = std::move(policy)};
+  }
+  if (is_policy_file(text)) return NetworkFlag{.file = std::string(text)};
+  return fail(wrong("--net", quote(text), kNetAllowed));
+}
+
+Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network) {
+  if (!patch.network.has_value()) {
+    patch.network = std::move(network);
+    return {};
+  }
+  std::optional<NetworkPolicy>& before = *patch.network;
+  if (!before && !network) return {};
+  if (!before || !network) {
+    return fail(wrong("--net", "deny beside another --net", "deny alone, or others without it"));
+  }
+  if (network->unmatched == NetworkDefault::kAllowPublic) before->unmatched = network->unmatched;
+  if (network->dns != DnsPolicy()) before->dns = network->dns;
+  if (network->limits != NetworkLimits()) before->limits = network->limits;
+  std::ranges::move(network->rules, std::back_inserter(before->rules));
+  return {};
 }
 
 }  // namespace caisson::policy

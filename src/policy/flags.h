@@ -25,7 +25,7 @@ struct SpecPatch {
   std::optional<SyscallProfile> profile;
   std::optional<OnRefusal> on_refusal;
   std::optional<LayerKind> layer;
-  std::optional<NetworkMode> network;
+  std::optional<std::optional<NetworkPolicy>> network;  // the inner nullopt is deny
   std::vector<std::string> command;  // replaces the document's where it is not empty
   std::optional<std::vector<std::string>> entrypoint;
   std::map<std::string, std::string> env;  // wins over the document's of the same name
@@ -78,6 +78,16 @@ Result<Privileges> parse_privileges(std::string_view text);
 Result<SyscallProfile> parse_profile(std::string_view text);
 Result<OnRefusal> parse_on_refusal(std::string_view text);
 Result<LayerKind> parse_layer(std::string_view text);
-Result<NetworkMode> parse_network(std::string_view text);
+
+// --net: deny, allow-public, allow:HOST[:PORT][,HOST[:PORT]…], or a file's name, which has a slash
+// or ends in .yaml, .yml or .json. A HOST without a port is meant by TLS on 443, with 80 by HTTP,
+// with another one as bytes of any kind.
+struct NetworkFlag {
+  std::string file;                      // where it names one; else:
+  std::optional<NetworkPolicy> network;  // nullopt is deny
+};
+Result<NetworkFlag> parse_network(std::string_view text);
+// Another --net after those before it: their rules follow one another. Error: deny beside another.
+Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network);
 
 }  // namespace caisson::policy

@@ -74,8 +74,7 @@ TEST(Flags, RefusesWithFlagFoundAndAllowed) {
       {refusal(parse_on_refusal("killed")), "--on-refusal", "\"killed\"",
        "continue or kill; perhaps kill is meant"},
       {refusal(parse_layer("ram")), "--layer", "\"ram\"", "tmpfs or quota"},
-      {refusal(parse_network("allow:example.com")), "--net", "\"allow:example.com\"",
-       "deny (this version has no network gateway"},
+      {refusal(parse_network("example")), "--net", "\"example\"", "allow:HOST[:PORT]"},
       {refusal(set_limit_flag(patch, "--memory", "512m")), "--memory", "no unit \"m\"", "a size"},
       {refusal(set_limit_flag(patch, "--pids", "0")), "--pids", "zero", "write unlimited"},
       {refusal(set_limit_flag(patch, "--io-write", "1m/s")), "--io-write", "no unit \"m\"",
@@ -107,11 +106,52 @@ TEST(Flags, ReadsEveryChoice) {
   EXPECT_EQ(*parse_on_refusal("continue"), OnRefusal::kContinue);
   EXPECT_EQ(*parse_on_refusal("kill"), OnRefusal::kKill);
   EXPECT_EQ(*parse_layer("quota"), LayerKind::kQuota);
-  EXPECT_EQ(*parse_network("deny"), NetworkMode::kDeny);
   EXPECT_EQ(*parse_env("A=b=c"), (std::pair<std::string, std::string>("A", "b=c")));
   EXPECT_EQ(parse_env("A=")->second, "");
   EXPECT_EQ(*parse_output("/a\\:b:c", ""), (Output{"/a:b", "c"}));
   EXPECT_EQ(*parse_output("./r/x:c", "/w"), (Output{"/w/r/x", "c"}));
+}
+
+TEST(Flags, ReadsWhatTheNetworkIs) {
+  EXPECT_EQ(parse_network("deny")->network, std::nullopt);
+  EXPECT_EQ(parse_network("allow-public")->network->unmatched, NetworkDefault::kAllowPublic);
+  EXPECT_EQ(parse_network("./net")->file, "./net");
+  EXPECT_EQ(parse_network("net.yaml")->file, "net.yaml");
+  const std::vector<NetworkRule> rules = {
+      {.hosts = {"a.example.com"}},
+      {.hosts = {"*.example.com"}, .ports = {443}},
+      {.hosts = {"b.example.com"}, .ports = {80}, .tls = TlsMode::kPlaintext},
+      {.hosts = {"c.example.com"}, .ports = {5432}, .protocol = RuleProtocol::kTcp},
+      {.hosts = {"[2001:db8::1]"}},
+      {.hosts = {"[2001:db8::1]"}, .ports = {22}, .protocol = RuleProtocol::kTcp}};
+  const auto flag = parse_network(
+      "allow:a.example.com,*.example.com:443,b.example.com:80,c.example.com:5432,[2001:db8::1],"
+      "[2001:db8::1]:22");
+  ASSERT_TRUE(flag.has_value()) << flag.error().message();
+  EXPECT_EQ(flag->network->rules, rules);
+}
+
+TEST(Flags, RefusesWhatTheNetworkCannotBe) {
+  for (const char* text : {"allow:", "allow:a.example.com,", "allow:*", "allow:*.com",
+                           "allow:a.example.com:0", "allow:a.example.com:http", "allow:a b"}) {
+    EXPECT_THAT(refusal(parse_network(text)), HasSubstr("--net")) << text;
+  }
+}
+
+TEST(Flags, SeveralNetworksAreOne) {
+  SpecPatch flags;
+  ASSERT_TRUE(add_network(flags, parse_network("allow:a.example.com")->network).has_value());
+  ASSERT_TRUE(add_network(flags, parse_network("allow-public")->network).has_value());
+  NetworkPolicy limited;
+  limited.limits.connections = 1;
+  limited.rules = {{.action = RuleAction::kDeny, .hosts = {"b.example.com"}}};
+  ASSERT_TRUE(add_network(flags, limited).has_value());
+  const std::optional<NetworkPolicy>& policy = *flags.network;
+  EXPECT_EQ(policy->unmatched, NetworkDefault::kAllowPublic);
+  EXPECT_EQ(policy->limits.connections, 1u);
+  ASSERT_EQ(policy->rules.size(), 2u);
+  EXPECT_EQ(policy->rules[1].hosts[0], "b.example.com");
+  EXPECT_THAT(refusal(add_network(flags, std::nullopt)), HasSubstr("deny beside another"));
 }
 
 struct Flag {
@@ -240,7 +280,7 @@ TEST(Merge, FlagsWinOverTheDocument) {
   flags.profile = SyscallProfile::kDebug;
   flags.on_refusal = OnRefusal::kKill;
   flags.layer = LayerKind::kQuota;
-  flags.network = NetworkMode::kDeny;
+  flags.network.emplace(NetworkPolicy());
   flags.command = {"c"};
   flags.entrypoint = {"sh", "-c"};
   flags.env = {{"B", "3"}, {"C", "4"}};

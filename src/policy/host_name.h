@@ -59,7 +59,7 @@ Result<std::uint16_t> parse_port(std::string_view text);
 class HostPattern {
  public:
   // Error: invalid_argument, for what is no host, a `*` elsewhere than as the whole first label, an
-  // address below `*`, and a wildcard on a public suffix ("com", "co.uk", "github.io"), below which
+  // address below `*`, and a wildcard on a registry's public suffix ("com", "co.uk"), below which
   // anybody can have a name: one of the list that libpsl was built with, or a last label that the
   // list does not know.
   static Result<HostPattern> parse(std::string_view text);

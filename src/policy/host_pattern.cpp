@@ -16,8 +16,10 @@ Error no_pattern(std::string_view text, std::string_view reason) {
   return Error::invalid(quote(text) + " " + std::string(reason));
 }
 
+// Of a registry's ("co.uk"). Those that companies name (whose customers' names lie below) are often
+// just what somebody means: *.storage.example.com.
 bool is_public_suffix(const std::string& name) {
-  return ::psl_is_public_suffix(::psl_builtin(), name.c_str()) != 0;
+  return ::psl_is_public_suffix2(::psl_builtin(), name.c_str(), PSL_TYPE_ICANN) != 0;
 }
 
 }  // namespace

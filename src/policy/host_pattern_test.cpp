@@ -90,8 +90,8 @@ TEST(HostPattern, IsBelowANameAlone) {
 
 TEST(HostPattern, IsNotEverythingBelowAPublicSuffix) {
   for (const std::string_view base :
-       {"com", "test", "co.uk", "CO.UK.", "github.io", "ck", "example.ck", "kawasaki.jp",
-        "example.kawasaki.jp", "\xe5\x85\xac\xe5\x8f\xb8.cn", "xn--55qx5d.cn", "unknown-suffix"}) {
+       {"com", "test", "co.uk", "CO.UK.", "ck", "example.ck", "kawasaki.jp", "example.kawasaki.jp",
+        "\xe5\x85\xac\xe5\x8f\xb8.cn", "xn--55qx5d.cn", "unknown-suffix"}) {
     for (const std::string_view stars : {"*.", "**."}) {
       const std::string pattern = std::string(stars) + std::string(base);
       EXPECT_THAT(refusal(pattern), HasSubstr("would be names of strangers")) << pattern;
@@ -100,8 +100,8 @@ TEST(HostPattern, IsNotEverythingBelowAPublicSuffix) {
   EXPECT_THAT(refusal("*.co.uk"),
               HasSubstr("anybody can have one below \"co.uk\", a public suffix; allowed is"));
   // An exception of the list, and names below suffixes.
-  for (const std::string_view pattern :
-       {"*.www.ck", "*.example.com", "*.example.co.uk", "**.project.github.io", "*.amazonaws.com"})
+  for (const std::string_view pattern : {"*.www.ck", "*.example.com", "*.example.co.uk",
+                                         "**.project.github.io", "*.github.io", "*.amazonaws.com"})
     EXPECT_EQ(refusal(pattern), "taken as " + std::string(pattern));
 }
 

@@ -19,7 +19,12 @@ inline constexpr std::array<std::string_view, 3> kProfileNames = {"default", "br
 inline constexpr std::array<std::string_view, 2> kOnRefusalNames = {"continue", "kill"};
 inline constexpr std::array<std::string_view, 2> kLayerNames = {"tmpfs", "quota"};
 inline constexpr std::array<std::string_view, 3> kGrantModeNames = {"ro", "rw", "copy"};
-inline constexpr std::array<std::string_view, 1> kNetworkNames = {"deny"};
+inline constexpr std::array<std::string_view, 2> kNetworkDefaultNames = {"deny", "allow-public"};
+inline constexpr std::array<std::string_view, 2> kRuleActionNames = {"allow", "deny"};
+inline constexpr std::array<std::string_view, 2> kRuleProtocolNames = {"http", "tcp"};
+inline constexpr std::array<std::string_view, 2> kTlsModeNames = {"splice", "plaintext"};
+inline constexpr std::array<std::string_view, 3> kUnmatchedNameNames = {"synthetic", "nodata",
+                                                                        "refused"};
 inline constexpr std::array<std::string_view, 2> kEmulationNames = {"deny", "allow"};
 
 constexpr std::string_view to_string(WallKind v) {
@@ -40,8 +45,20 @@ constexpr std::string_view to_string(LayerKind v) {
 constexpr std::string_view to_string(GrantMode v) {
   return kGrantModeNames[static_cast<size_t>(v)];
 }
-constexpr std::string_view to_string(NetworkMode v) {
-  return kNetworkNames[static_cast<size_t>(v)];
+constexpr std::string_view to_string(NetworkDefault v) {
+  return kNetworkDefaultNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(RuleAction v) {
+  return kRuleActionNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(RuleProtocol v) {
+  return kRuleProtocolNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(TlsMode v) {
+  return kTlsModeNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(UnmatchedName v) {
+  return kUnmatchedNameNames[static_cast<size_t>(v)];
 }
 
 template <std::size_t N>

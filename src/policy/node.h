@@ -37,6 +37,6 @@ struct Node {
 // small text cannot become a large tree and each value stands where it is read. `what` is what an
 // error calls the whole.
 Result<Node> parse_yaml_tree(std::string_view text, std::string_view what = "spec");
-Result<Node> parse_json_tree(std::string_view text);
+Result<Node> parse_json_tree(std::string_view text, std::string_view what = "spec");
 
 }  // namespace caisson::policy

@@ -6,6 +6,7 @@
 #include "policy/document.h"
 #include "policy/limits.h"
 #include "policy/names.h"
+#include "policy/network_document.h"
 #include "policy/units.h"
 #include "policy/yaml_text.h"
 
@@ -61,7 +62,7 @@ json::Value tree_of(const SpecValues& values) {
   }
   root.set("limits", std::move(limits));
   root.set("require_hard_limits", values.require_hard_limits);
-  root.set("network", to_string(values.network));
+  root.set("network", network_tree(values.network));
   root.set("secrets", json::Value::array());
   return root;
 }

@@ -39,6 +39,7 @@ class RandomSpec {
     if (chance(2)) v.workdir = "/" + component();
     if (chance(2)) v.hostname = pick({"box", "1", "a.example.com", "true", "NULL"});
     v.layer = static_cast<LayerKind>(below(kLayerNames.size()));
+    if (chance(2)) v.network = network();
     for (auto n = below(4); n > 0; --n) {
       // A place of its own for each, so that none contradicts another.
       const std::string number = std::to_string(n);
@@ -95,6 +96,35 @@ class RandomSpec {
         for (auto n = 1 + below(12); n > 0; --n) out += static_cast<char>('a' + below(26));
         return out;
     }
+  }
+
+  std::string host() {
+    return pick({"a.example.com", "*.example.com", "**.b.example.com", "10.0.0.1", "x_y.test"});
+  }
+
+  NetworkPolicy network() {
+    NetworkPolicy policy;
+    policy.unmatched = static_cast<NetworkDefault>(below(kNetworkDefaultNames.size()));
+    policy.dns.unmatched = static_cast<UnmatchedName>(below(kUnmatchedNameNames.size()));
+    policy.dns.ttl = static_cast<std::uint32_t>(1 + below(3600));
+    if (chance(2)) policy.limits.connections = std::nullopt;
+    if (chance(2)) policy.limits.rate_up = 1 + below(1u << 30);
+    for (auto n = below(4); n > 0; --n) {
+      NetworkRule& rule = policy.rules.emplace_back();
+      if (chance(2)) rule.id = "r" + std::to_string(n) + pick({".a", "-b", "_c", ""});
+      rule.action = static_cast<RuleAction>(below(kRuleActionNames.size()));
+      rule.hosts.push_back(host());
+      rule.ports.push_back(static_cast<std::uint16_t>(1 + below(65535)));
+      if (chance(2)) rule.cidrs.push_back(pick({"10.0.0.0/8", "fd00::/8", "192.0.2.1/32"}));
+      rule.tls = static_cast<TlsMode>(below(kTlsModeNames.size()));
+      if (rule.tls != TlsMode::kPlaintext || rule.action == RuleAction::kDeny) continue;
+      rule.websocket = chance(2);
+      HttpMatch& match = rule.http.emplace_back();
+      if (chance(2)) match.methods = {"GET", pick({"POST", "M-SEARCH"})};
+      if (chance(2)) match.paths = {"/a/**", pick({"/b/*/{c,d}", "/"})};
+      if (chance(2)) match.max_body = 1 + below(1u << 30);
+    }
+    return policy;
   }
 
   std::string component() {

@@ -2,13 +2,16 @@
 // mapping is gone through. Internal to this folder; pure functions.
 #pragma once
 
+#include <array>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "policy/complain.h"
+#include "policy/names.h"
 #include "policy/node.h"
 
 namespace caisson::policy {
@@ -31,6 +34,27 @@ Error wrong_at(const Node& node, std::string_view path, std::string_view allowed
 // A key that is none of `names`; says which of them is perhaps meant.
 Error unknown_key(const std::string& name, const Node& value, const std::string& path,
                   std::span<const std::string_view> names);
+
+// A text; {base64: …} is one that need not be UTF-8.
+Result<std::string> read_text(const Node& node, const std::string& path);
+// A text that, where it is given, is not empty.
+Result<std::string> read_word(const Node& node, const std::string& path, std::string_view allowed);
+Result<bool> read_truth(const Node& node, const std::string& path);
+// A list of texts; `example` shows one.
+Result<std::vector<std::string>> read_words(const Node& node, const std::string& path,
+                                            std::string_view example);
+
+template <typename Enum, std::size_t N>
+Status read_enum(const Node& node, const std::string& path,
+                 const std::array<std::string_view, N>& names, Enum& value) {
+  if (is_scalar(node)) {
+    if (const auto index = index_of(names, node.text)) {
+      value = static_cast<Enum>(*index);
+      return {};
+    }
+  }
+  return fail(wrong_at(node, path, alternatives(names.data(), N)));
+}
 
 // Hands each key of a mapping, with its value and the value's path, to `read`; a key that stands
 // there twice is an error.

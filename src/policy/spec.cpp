@@ -7,6 +7,7 @@
 #include "policy/inside_path.h"
 #include "policy/limits.h"
 #include "policy/names.h"
+#include "policy/network_policy.h"
 #include "policy/syntax.h"
 #include "policy/units.h"
 
@@ -256,14 +257,6 @@ Status check_outputs(const SpecValues& values) {
   return {};
 }
 
-template <typename Enum, std::size_t N>
-Status check_enum(std::string_view key, Enum value, const std::array<std::string_view, N>& names) {
-  const auto index = static_cast<std::size_t>(value);
-  if (index < N) return {};
-  return fail(
-      wrong(key, "the number " + std::to_string(index), alternatives(names.data(), names.size())));
-}
-
 }  // namespace
 
 Result<SandboxSpec> SandboxSpec::validate(SpecValues draft) {
@@ -273,7 +266,7 @@ Result<SandboxSpec> SandboxSpec::validate(SpecValues draft) {
   TRY(check_enum("profile", draft.profile, kProfileNames));
   TRY(check_enum("on_refusal", draft.on_refusal, kOnRefusalNames));
   TRY(check_enum("layer", draft.layer, kLayerNames));
-  TRY(check_enum("network", draft.network, kNetworkNames));
+  if (draft.network) TRY(CompiledNetwork::compile(*draft.network));
   for (const Grant& grant : draft.grants) {
     TRY(check_enum(key_of(grant, "mode"), grant.mode, kGrantModeNames));
   }

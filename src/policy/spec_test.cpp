@@ -54,7 +54,8 @@ TEST(Spec, RefusesWithKeyFoundAndAllowed) {
        "continue or kill"},
       {[](auto& v) { v.layer = static_cast<LayerKind>(2); }, "layer", "the number 2",
        "tmpfs or quota"},
-      {[](auto& v) { v.network = static_cast<NetworkMode>(1); }, "network", "the number 1", "deny"},
+      {[](auto& v) { v.network.emplace().rules = {{}}; }, "network.rules[0]",
+       "neither hosts nor cidrs", "at least one"},
       {[](auto& v) { v.grants = {{"a", "/a", static_cast<GrantMode>(3)}}; },
        "files[from=\"a\"].mode", "the number 3", "ro, rw or copy"},
       {[](auto& v) {

@@ -1,0 +1,89 @@
+// What may leave a sandbox: the network policy of a spec, as plain values.
+//
+// Front ends (YAML, JSON, --net, later E2B's fields and MCP) fill a NetworkPolicy;
+// policy/network_policy.h compiles it into what the gateway asks for each connection and each
+// request, or says what is wrong where. A sandbox without a NetworkPolicy has no network at all.
+// Part of the public API.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace caisson::policy {
+
+// What holds where no rule matches. deny: nothing leaves. allow-public: every global unicast
+// address may be reached, by TLS with a server name (ports 443) and by plain HTTP (80), never what
+// the floor keeps.
+enum class NetworkDefault { kDeny, kAllowPublic };
+// All matching rules that deny win; otherwise the first matching one that allows.
+enum class RuleAction { kAllow, kDeny };
+// What a rule is about. http: TLS or HTTP whose host is known from its first bytes. tcp: a
+// connection of any kind, judged by where it goes alone.
+enum class RuleProtocol { kHttp, kTcp };
+// How connections of an allowing http rule are treated. splice: TLS passes unopened; its server
+// name is enforced, what is inside is not seen. plaintext: HTTP without TLS, each request judged.
+enum class TlsMode { kSplice, kPlaintext };
+// What a name is answered with that no rule could allow. synthetic: an address as for every other,
+// so that the program then gets a readable refusal; nodata: no address; refused: the DNS error.
+enum class UnmatchedName { kSynthetic, kNodata, kRefused };
+
+// One kind of request of a rule; empty lists match everything.
+struct HttpMatch {
+  std::vector<std::string> methods;  // "GET"; case counts, as it does in HTTP
+  // "/repos/acme/**": * stands for anything within a segment, ** for any number of segments,
+  // {a,b} for either.
+  std::vector<std::string> paths;
+  std::optional<std::uint64_t> max_body;  // bytes; nullopt: no bound
+  bool operator==(const HttpMatch&) const = default;
+};
+
+struct NetworkRule {
+  std::string id;  // empty: "rule-N", where it is the N-th
+  RuleAction action = RuleAction::kAllow;
+  // A name, *.NAME (what is below NAME), **.NAME (NAME and what is below), or an address.
+  std::vector<std::string> hosts;
+  // Address ranges; one that allows lifts the floor for exactly these addresses on exactly its
+  // ports.
+  std::vector<std::string> cidrs;
+  // 1 to 65535. Empty: 443 for splice, 80 for plaintext, any port of a rule that denies.
+  std::vector<std::uint16_t> ports;
+  RuleProtocol protocol = RuleProtocol::kHttp;
+  TlsMode tls = TlsMode::kSplice;
+  std::vector<HttpMatch> http;  // of plaintext alone; empty: every request
+  bool websocket = false;       // whether plaintext requests may become WebSockets
+  bool operator==(const NetworkRule&) const = default;
+};
+
+struct DnsPolicy {
+  UnmatchedName unmatched = UnmatchedName::kSynthetic;
+  std::uint32_t ttl = 30;  // seconds; 1 to 3600
+  bool operator==(const DnsPolicy&) const = default;
+};
+
+// Of one sandbox; nullopt is unlimited.
+struct NetworkLimits {
+  std::optional<std::uint64_t> connections = 256;            // at once; 1 to 65536
+  std::optional<std::uint64_t> connections_per_second = 50;  // new ones
+  std::optional<std::uint64_t> dns_per_second = 50;          // queries
+  std::optional<std::uint64_t> bytes_up, bytes_down;         // in all; from and to the sandbox
+  std::optional<std::uint64_t> rate_up, rate_down;           // bytes a second
+  std::optional<std::uint64_t> idle_ms = 300'000;            // of a connection
+  bool operator==(const NetworkLimits&) const = default;
+};
+
+struct NetworkPolicy {
+  NetworkDefault unmatched = NetworkDefault::kDeny;
+  DnsPolicy dns;
+  NetworkLimits limits;
+  std::vector<NetworkRule> rules;
+  bool operator==(const NetworkPolicy&) const = default;
+};
+
+// How much a policy may hold.
+inline constexpr std::size_t kMaxRules = 512;
+inline constexpr std::size_t kMaxRuleItems = 256;  // of each list of a rule
+
+}  // namespace caisson::policy

@@ -1,0 +1,357 @@
+#include "policy/network_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "policy/complain.h"
+#include "policy/names.h"
+
+namespace caisson::policy {
+namespace {
+
+constexpr std::size_t kMaxRuleId = 64;
+constexpr std::uint32_t kMaxDnsTtl = 3600;
+constexpr std::uint16_t kHttpsPort = 443;
+constexpr std::uint16_t kHttpPort = 80;
+
+constexpr std::array<std::string_view, 12> kReasonNames = {
+    "match",     "default", "no_rule", "deny_rule", "port",      "protocol",
+    "plaintext", "method",  "path",    "body_size", "websocket", "floor"};
+
+std::string item(const std::string& path, std::string_view key, std::size_t index) {
+  return key_below(path, key) + "[" + std::to_string(index) + "]";
+}
+
+bool is_token(std::string_view word) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !word.empty() && word.size() <= 32 && std::ranges::all_of(word, [&](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           kMarks.contains(c);
+  });
+}
+
+bool is_id(std::string_view id) {
+  return id.size() <= kMaxRuleId && std::ranges::all_of(id, [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                  c == '-' || c == '_' || c == '.';
+         });
+}
+
+// The path without the parameters of its segments ("/a;x=1/b" is "/a/b").
+std::string without_parameters(std::string_view path) {
+  std::string bare;
+  bool parameter = false;
+  for (const char c : path) {
+    parameter = c == ';' || (parameter && c != '/');
+    if (!parameter) bare += c;
+  }
+  return bare;
+}
+
+Status check_size(std::size_t size, const std::string& path) {
+  if (size <= kMaxRuleItems) return {};
+  return fail(
+      wrong(path, std::to_string(size) + " items", "at most " + std::to_string(kMaxRuleItems)));
+}
+
+// Gives the error of a text's own reader the key before it.
+template <typename T>
+Result<T> at(std::string path, Result<T> value) {
+  if (value.has_value()) return value;
+  return fail(std::move(value.error()).with(path));
+}
+
+Status check_shape(const NetworkRule& rule, const std::string& path) {
+  TRY(check_enum(key_below(path, "action"), rule.action, kRuleActionNames));
+  TRY(check_enum(key_below(path, "proto"), rule.protocol, kRuleProtocolNames));
+  TRY(check_enum(key_below(path, "tls"), rule.tls, kTlsModeNames));
+  const bool allows = rule.action == RuleAction::kAllow;
+  if (!is_id(rule.id)) {
+    return fail(wrong(key_below(path, "id"), quote(rule.id),
+                      "at most 64 letters, digits, dots, dashes and underscores"));
+  }
+  if (rule.hosts.empty() && rule.cidrs.empty()) {
+    return fail(wrong(path, "neither hosts nor cidrs", "at least one of them"));
+  }
+  if (allows && rule.ports.empty() && rule.protocol == RuleProtocol::kTcp) {
+    return fail(wrong(key_below(path, "ports"), "nothing", "the ports of a tcp rule"));
+  }
+  if (allows && rule.ports.empty() && !rule.cidrs.empty()) {
+    return fail(wrong(key_below(path, "ports"), "nothing",
+                      "the ports of a rule with cidrs, whose addresses the floor would else keep"));
+  }
+  const bool plaintext =
+      rule.protocol == RuleProtocol::kHttp && (rule.tls == TlsMode::kPlaintext || !allows);
+  if (!rule.http.empty() && !plaintext) {
+    return fail(wrong(key_below(path, "http"), "a list",
+                      "nothing where connections are not looked into (tls: splice, proto: tcp)"));
+  }
+  if (rule.websocket && (!plaintext || !allows)) {
+    return fail(wrong(key_below(path, "websocket"), "allow",
+                      "deny where connections are not looked into (tls: splice, proto: tcp)"));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(NetworkReason reason) {
+  return kReasonNames[static_cast<std::size_t>(reason)];
+}
+
+bool CompiledNetwork::Rule::has_host(const Host& host) const {
+  if (std::ranges::any_of(hosts, [&](const HostPattern& entry) { return entry.matches(host); })) {
+    return true;
+  }
+  return host.kind == Host::Kind::kAddress && has_address(host.address);
+}
+
+bool CompiledNetwork::Rule::has_address(const IpAddress& address) const {
+  return std::ranges::any_of(cidrs, [&](const Cidr& range) { return range.contains(address); });
+}
+
+bool CompiledNetwork::Rule::has_port(std::uint16_t port) const {
+  return ports.empty() || std::ranges::find(ports, port) != ports.end();
+}
+
+bool CompiledNetwork::Match::has_method(std::string_view method) const {
+  return methods.empty() || std::ranges::find(methods, method) != methods.end();
+}
+
+bool CompiledNetwork::Match::has_path(std::string_view path) const {
+  return paths.empty() ||
+         std::ranges::any_of(paths, [&](const PathPattern& entry) { return entry.matches(path); });
+}
+
+Result<CompiledNetwork::Match> CompiledNetwork::compile_match(const HttpMatch& values,
+                                                              const std::string& path) {
+  Match match;
+  TRY(check_size(values.methods.size(), key_below(path, "methods")));
+  TRY(check_size(values.paths.size(), key_below(path, "paths")));
+  for (std::size_t i = 0; i < values.methods.size(); ++i) {
+    if (!is_token(values.methods[i])) {
+      return fail(wrong(item(path, "methods", i), quote(values.methods[i]),
+                        "a method such as GET, as it is sent"));
+    }
+  }
+  match.methods = values.methods;
+  for (std::size_t i = 0; i < values.paths.size(); ++i) {
+    TRY_ASSIGN(PathPattern pattern,
+               at(item(path, "paths", i), PathPattern::parse(values.paths[i])));
+    match.paths.push_back(std::move(pattern));
+  }
+  match.max_body = values.max_body;
+  return match;
+}
+
+Result<CompiledNetwork::Rule> CompiledNetwork::compile_rule(const NetworkRule& values,
+                                                            std::size_t index,
+                                                            const std::string& path) {
+  TRY(check_shape(values, path));
+  Rule rule;
+  rule.id = values.id.empty() ? "rule-" + std::to_string(index + 1) : values.id;
+  rule.action = values.action;
+  rule.protocol = values.protocol;
+  rule.tls = values.tls;
+  rule.websocket = values.websocket;
+  TRY(check_size(values.hosts.size(), key_below(path, "hosts")));
+  TRY(check_size(values.cidrs.size(), key_below(path, "cidrs")));
+  TRY(check_size(values.ports.size(), key_below(path, "ports")));
+  TRY(check_size(values.http.size(), key_below(path, "http")));
+  for (std::size_t i = 0; i < values.hosts.size(); ++i) {
+    TRY_ASSIGN(HostPattern pattern,
+               at(item(path, "hosts", i), HostPattern::parse(values.hosts[i])));
+    // An address is named as a range of its own is.
+    if (pattern.is_address()) {
+      TRY_ASSIGN(const Cidr range, Cidr::parse(pattern.host().name));
+      rule.cidrs.push_back(range);
+    }
+    rule.hosts.push_back(std::move(pattern));
+  }
+  for (std::size_t i = 0; i < values.cidrs.size(); ++i) {
+    TRY_ASSIGN(const Cidr range, at(item(path, "cidrs", i), Cidr::parse(values.cidrs[i])));
+    rule.cidrs.push_back(range);
+  }
+  for (std::size_t i = 0; i < values.ports.size(); ++i) {
+    if (values.ports[i] == 0) {
+      return fail(wrong(item(path, "ports", i), "the number 0", "a port from 1 to 65535"));
+    }
+  }
+  rule.ports = values.ports;
+  if (rule.ports.empty() && rule.action == RuleAction::kAllow) {
+    rule.ports = {rule.tls == TlsMode::kPlaintext ? kHttpPort : kHttpsPort};
+  }
+  for (std::size_t i = 0; i < values.http.size(); ++i) {
+    TRY_ASSIGN(Match match, compile_match(values.http[i], item(path, "http", i)));
+    rule.http.push_back(std::move(match));
+  }
+  return rule;
+}
+
+Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const NetworkPolicy& policy,
+                                                                        std::string_view path) {
+  const std::string top(path);
+  TRY(check_enum(key_below(top, "default"), policy.unmatched, kNetworkDefaultNames));
+  TRY(check_enum(key_below(top, "dns"), policy.dns.unmatched, kUnmatchedNameNames));
+  if (policy.dns.ttl == 0 || policy.dns.ttl > kMaxDnsTtl) {
+    return fail(wrong(key_below(key_below(top, "dns"), "ttl"),
+                      "the number " + std::to_string(policy.dns.ttl), "seconds from 1 to 3600"));
+  }
+  auto compiled = std::make_shared<CompiledNetwork>();
+  if (policy.rules.size() > kMaxRules) {
+    return fail(wrong(key_below(top, "rules"), std::to_string(policy.rules.size()) + " rules",
+                      "at most " + std::to_string(kMaxRules)));
+  }
+  std::set<std::string> ids;
+  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
+    const std::string below = item(top, "rules", i);
+    TRY_ASSIGN(Rule rule, compile_rule(policy.rules[i], i, below));
+    if (!ids.insert(rule.id).second) {
+      return fail(wrong(key_below(below, "id"), quote(rule.id) + ", as another rule has it",
+                        "an id of its own"));
+    }
+    compiled->rules_.push_back(std::move(rule));
+  }
+  compiled->values_ = policy;
+  return std::shared_ptr<const CompiledNetwork>(std::move(compiled));
+}
+
+// ---- decisions ----------------------------------------------------------------------------------
+
+NetworkDecision CompiledNetwork::unmatched(NetworkReason reason) const {
+  if (values_.unmatched == NetworkDefault::kAllowPublic) {
+    return {.allowed = true, .reason = NetworkReason::kDefault};
+  }
+  return {.allowed = false, .reason = reason};
+}
+
+bool CompiledNetwork::Rule::denies(const Request& request) const {
+  if (http.empty()) return true;
+  // A server may take what follows a semicolon for no part of the name.
+  const std::string bare = without_parameters(request.path);
+  return std::ranges::any_of(http, [&](const Match& match) {
+    return match.has_method(request.method) &&
+           (match.has_path(request.path) || match.has_path(bare));
+  });
+}
+
+const CompiledNetwork::Rule* CompiledNetwork::denying(const Host& host, std::uint16_t port) const {
+  const auto found = std::ranges::find_if(rules_, [&](const Rule& rule) {
+    return rule.action == RuleAction::kDeny && rule.has_port(port) && rule.has_host(host);
+  });
+  return found == rules_.end() ? nullptr : &*found;
+}
+
+NetworkDecision CompiledNetwork::connection(const Host& host, std::uint16_t port,
+                                            ConnectionKind kind) const {
+  // The requests that such a rule denies cannot be told apart in what is not HTTP.
+  for (const Rule& rule : rules_) {
+    if (rule.action != RuleAction::kDeny || !rule.has_port(port) || !rule.has_host(host)) continue;
+    if (rule.http.empty() || kind != ConnectionKind::kHttp) {
+      return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule.id};
+    }
+  }
+  // The nearest miss is what the refusal names.
+  NetworkReason reason = NetworkReason::kNoRule;
+  for (const Rule& rule : rules_) {
+    if (rule.action != RuleAction::kAllow || !rule.has_host(host)) continue;
+    if (!rule.has_port(port)) {
+      if (reason == NetworkReason::kNoRule) reason = NetworkReason::kPort;
+      continue;
+    }
+    const bool plaintext = rule.tls == TlsMode::kPlaintext;
+    const bool fits = rule.protocol == RuleProtocol::kTcp ||
+                      (kind == ConnectionKind::kTls && !plaintext) ||
+                      (kind == ConnectionKind::kHttp && plaintext);
+    if (fits) return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
+    reason = kind == ConnectionKind::kHttp ? NetworkReason::kPlaintext : NetworkReason::kProtocol;
+  }
+  return unmatched(reason);
+}
+
+NetworkDecision CompiledNetwork::raw_connection(const Host& host, std::uint16_t port) const {
+  if (const Rule* rule = denying(host, port)) {
+    return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule->id};
+  }
+  for (const Rule& rule : rules_) {
+    if (rule.action == RuleAction::kAllow && rule.protocol == RuleProtocol::kTcp &&
+        rule.has_port(port) && rule.has_host(host)) {
+      return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
+    }
+  }
+  return {.allowed = false, .reason = NetworkReason::kNoRule};
+}
+
+NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
+                                         const Request& request) const {
+  for (const Rule& rule : rules_) {
+    if (rule.action != RuleAction::kDeny || !rule.has_port(port) || !rule.has_host(host)) continue;
+    if (rule.denies(request))
+      return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule.id};
+  }
+  NetworkDecision nearest{.allowed = false, .reason = NetworkReason::kNoRule};
+  for (const Rule& rule : rules_) {
+    if (rule.action != RuleAction::kAllow || !rule.has_port(port) || !rule.has_host(host)) continue;
+    if (rule.protocol == RuleProtocol::kHttp && rule.tls != TlsMode::kPlaintext) continue;
+    const NetworkReason reason = fault_of(rule, request);
+    if (reason == NetworkReason::kMatch) {
+      return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
+    }
+    nearest = {.allowed = false, .reason = reason, .rule = rule.id};
+  }
+  if (values_.unmatched == NetworkDefault::kAllowPublic) return unmatched(nearest.reason);
+  return nearest;
+}
+
+NetworkReason CompiledNetwork::fault_of(const Rule& rule, const Request& request) {
+  if (request.websocket && !rule.websocket && rule.protocol == RuleProtocol::kHttp) {
+    return NetworkReason::kWebSocket;
+  }
+  if (rule.http.empty()) return NetworkReason::kMatch;
+  NetworkReason reason = NetworkReason::kMethod;
+  for (const Match& match : rule.http) {
+    if (!match.has_method(request.method)) continue;
+    if (!match.has_path(request.path)) {
+      if (reason == NetworkReason::kMethod) reason = NetworkReason::kPath;
+      continue;
+    }
+    if (!match.max_body || request.body <= *match.max_body) return NetworkReason::kMatch;
+    reason = NetworkReason::kBodySize;
+  }
+  return reason;
+}
+
+NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t port,
+                                         bool own) const {
+  for (const Rule& rule : rules_) {
+    if (rule.action == RuleAction::kDeny && rule.has_port(port) && rule.has_address(address)) {
+      return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule.id};
+    }
+  }
+  const IpClass type = classify(address);
+  if (type == IpClass::kGlobal && !own) return {.allowed = true, .reason = NetworkReason::kDefault};
+  for (const Rule& rule : rules_) {
+    if (rule.action != RuleAction::kAllow || !rule.has_port(port)) continue;
+    // What a cloud gives its machines is lifted by its very address alone, never by a range.
+    const bool named = std::ranges::any_of(rule.cidrs, [&](const Cidr& range) {
+      return range.contains(address) && (type != IpClass::kMetadata || range.is_single());
+    });
+    if (named) return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
+  }
+  return {.allowed = false, .reason = NetworkReason::kFloor};
+}
+
+bool CompiledNetwork::may_match(const Host& host) const {
+  if (values_.unmatched == NetworkDefault::kAllowPublic) return true;
+  return names(host);
+}
+
+bool CompiledNetwork::names(const Host& host) const {
+  return std::ranges::any_of(rules_, [&](const Rule& rule) {
+    return rule.action == RuleAction::kAllow && rule.has_host(host);
+  });
+}
+
+}  // namespace caisson::policy

@@ -1,0 +1,125 @@
+// A network policy that has been checked, and the questions that a gateway asks it.
+//
+// Decisions come in two steps, as a gateway learns things: first a connection (where it goes, by
+// name or by address), later each request of it that can be read. All rules that deny are looked
+// at before the first that allows. An address is judged apart (address_verdict), since a name is
+// resolved only after it was allowed. Immutable and pure; shared by whoever holds connections that
+// were decided by it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <caisson/network.h>
+
+#include "base/error.h"
+#include "policy/host_name.h"
+#include "policy/ip_address.h"
+#include "policy/ip_class.h"
+#include "policy/url_path.h"
+
+namespace caisson::policy {
+
+// Why something was decided so; the words of audit records and refusals (to_string).
+enum class NetworkReason : std::uint8_t {
+  kMatch,      // a rule
+  kDefault,    // no rule; the policy's default
+  kNoRule,     // no rule, and the default is deny
+  kDenyRule,   // a rule that denies
+  kPort,       // the host is allowed, on other ports
+  kProtocol,   // host and port are allowed, for another protocol
+  kPlaintext,  // the host is allowed by TLS alone
+  kMethod,     // no allowing rule for the host has this method
+  kPath,       // … this path
+  kBodySize,   // the rule allows a smaller body
+  kWebSocket,  // the rule allows no WebSocket
+  kFloor,      // an address that is not the Internet's, or the host's own
+};
+std::string_view to_string(NetworkReason reason);
+
+struct NetworkDecision {
+  bool allowed = false;
+  NetworkReason reason = NetworkReason::kNoRule;
+  std::string rule;  // its id; empty: none
+  bool operator==(const NetworkDecision&) const = default;
+};
+
+// What the first bytes of a connection are.
+enum class ConnectionKind : std::uint8_t { kTls, kHttp, kOther };
+
+class CompiledNetwork {
+ public:
+  // Error: invalid_argument with the key below `path` ("network.rules[2].hosts[0]"), what was found
+  // there and what is allowed.
+  static Result<std::shared_ptr<const CompiledNetwork>> compile(const NetworkPolicy& policy,
+                                                                std::string_view path = "network");
+
+  // Whether `port` of `host` may be reached by a connection of this kind. `host` is the name that
+  // the client asked for, or the address that it connected to without asking for a name.
+  NetworkDecision connection(const Host& host, std::uint16_t port, ConnectionKind kind) const;
+  // Whether a tcp rule allows it, whatever its bytes are: to be asked before they are looked at.
+  NetworkDecision raw_connection(const Host& host, std::uint16_t port) const;
+  // A request without TLS. `websocket`: it asks to become one.
+  struct Request {
+    std::string_view method;
+    std::string_view path;  // canonical
+    bool websocket = false;
+    std::uint64_t body = 0;  // bytes of it, as far as it is known; asked again as more comes
+  };
+  NetworkDecision request(const Host& host, std::uint16_t port, const Request& request) const;
+  // Whether an address that a name led to, or that was connected to itself, may be dialed on
+  // `port`: global ones, and those that an allowing rule's cidrs or hosts name. `own`: it is one of
+  // this machine's.
+  NetworkDecision address(const IpAddress& address, std::uint16_t port, bool own) const;
+
+  // Whether any rule could allow this name, on whatever port: what DNS asks.
+  bool may_match(const Host& host) const;
+  // Whether an allowing rule names it (the default may allow what no rule names).
+  bool names(const Host& host) const;
+
+  const NetworkPolicy& values() const { return values_; }
+
+ private:
+  struct Match {
+    std::vector<std::string> methods;
+    std::vector<PathPattern> paths;
+    std::optional<std::uint64_t> max_body;
+
+    bool has_method(std::string_view method) const;
+    bool has_path(std::string_view path) const;
+  };
+  struct Rule {
+    std::string id;
+    RuleAction action = RuleAction::kAllow;
+    std::vector<HostPattern> hosts;
+    std::vector<Cidr> cidrs;
+    std::vector<std::uint16_t> ports;  // empty: any
+    RuleProtocol protocol = RuleProtocol::kHttp;
+    TlsMode tls = TlsMode::kSplice;
+    std::vector<Match> http;
+    bool websocket = false;
+
+    bool has_host(const Host& host) const;
+    bool has_address(const IpAddress& address) const;
+    bool has_port(std::uint16_t port) const;
+    // Of a rule that denies, whose host and port it is: whether it means this request.
+    bool denies(const Request& request) const;
+  };
+  static Result<Match> compile_match(const HttpMatch& values, const std::string& path);
+  static Result<Rule> compile_rule(const NetworkRule& values, std::size_t index,
+                                   const std::string& path);
+  // What the default says where no rule matches; `reason` is why none does.
+  NetworkDecision unmatched(NetworkReason reason) const;
+  const Rule* denying(const Host& host, std::uint16_t port) const;
+  // kMatch, or why this rule of the right host and port does not allow the request.
+  static NetworkReason fault_of(const Rule& rule, const Request& request);
+
+  NetworkPolicy values_;
+  std::vector<Rule> rules_;
+};
+
+}  // namespace caisson::policy

@@ -1,0 +1,253 @@
+#include "policy/network_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace caisson::policy {
+namespace {
+
+using Policy = std::shared_ptr<const CompiledNetwork>;
+
+Policy compiled(NetworkPolicy policy) {
+  auto result = CompiledNetwork::compile(policy);
+  EXPECT_TRUE(result.has_value()) << result.error().message();
+  return std::move(*result);
+}
+
+Policy compiled(std::vector<NetworkRule> rules, NetworkDefault unmatched = NetworkDefault::kDeny) {
+  NetworkPolicy policy;
+  policy.unmatched = unmatched;
+  policy.rules = std::move(rules);
+  return compiled(std::move(policy));
+}
+
+Host host(std::string_view text) {
+  auto result = canonical_host(text);
+  EXPECT_TRUE(result.has_value()) << text;
+  return *result;
+}
+
+// "match rule-1", "no_rule".
+std::string said(const NetworkDecision& decision) {
+  std::string text = decision.allowed ? "allow " : "deny ";
+  text += to_string(decision.reason);
+  return decision.rule.empty() ? text : text + " " + decision.rule;
+}
+
+std::string tls(const Policy& policy, std::string_view name, std::uint16_t port = 443) {
+  return said(policy->connection(host(name), port, ConnectionKind::kTls));
+}
+std::string http(const Policy& policy, std::string_view name, std::uint16_t port = 80) {
+  return said(policy->connection(host(name), port, ConnectionKind::kHttp));
+}
+std::string request(const Policy& policy, std::string_view name, std::string_view method,
+                    std::string_view path, std::uint64_t body = 0) {
+  return said(policy->request(host(name), 80, {.method = method, .path = path, .body = body}));
+}
+std::string address(const Policy& policy, std::string_view text, std::uint16_t port = 443,
+                    bool own = false) {
+  const auto parsed = IpAddress::parse(text);
+  EXPECT_TRUE(parsed.has_value()) << text;
+  return said(policy->address(*parsed, port, own));
+}
+
+TEST(NetworkPolicy, WithoutARuleNothingIsAllowed) {
+  const Policy policy = compiled(std::vector<NetworkRule>{});
+  EXPECT_EQ(tls(policy, "example.com"), "deny no_rule");
+  EXPECT_EQ(http(policy, "example.com"), "deny no_rule");
+  EXPECT_FALSE(policy->may_match(host("example.com")));
+}
+
+TEST(NetworkPolicy, ARuleAllowsItsHostByTlsOnItsPorts) {
+  const Policy policy = compiled({{.hosts = {"api.example.com"}}});
+  EXPECT_EQ(tls(policy, "api.example.com"), "allow match rule-1");
+  EXPECT_EQ(tls(policy, "API.example.com."), "allow match rule-1");
+  EXPECT_EQ(tls(policy, "api.example.com", 8443), "deny port");
+  EXPECT_EQ(http(policy, "api.example.com", 443), "deny plaintext");
+  EXPECT_EQ(http(policy, "api.example.com"), "deny port");
+  EXPECT_EQ(tls(policy, "www.example.com"), "deny no_rule");
+  EXPECT_EQ(tls(policy, "xapi.example.com"), "deny no_rule");
+  EXPECT_TRUE(policy->may_match(host("api.example.com")));
+}
+
+TEST(NetworkPolicy, WildcardsMeanWhatIsBelowTheName) {
+  const Policy policy =
+      compiled({{.hosts = {"*.one.example.com"}}, {.hosts = {"**.two.example.com"}}});
+  EXPECT_EQ(tls(policy, "one.example.com"), "deny no_rule");
+  EXPECT_EQ(tls(policy, "a.b.one.example.com"), "allow match rule-1");
+  EXPECT_EQ(tls(policy, "two.example.com"), "allow match rule-2");
+  EXPECT_EQ(tls(policy, "nottwo.example.com"), "deny no_rule");
+}
+
+TEST(NetworkPolicy, ARuleThatDeniesWinsWhereverItStands) {
+  const Policy policy =
+      compiled({{.hosts = {"*.example.com"}},
+                {.id = "no-gist", .action = RuleAction::kDeny, .hosts = {"gist.example.com"}}});
+  EXPECT_EQ(tls(policy, "gist.example.com"), "deny deny_rule no-gist");
+  EXPECT_EQ(tls(policy, "www.example.com"), "allow match rule-1");
+}
+
+TEST(NetworkPolicy, WhatDeniesRequestsDeniesWhatHidesThem) {
+  const Policy policy = compiled({{.hosts = {"a.example.com"}},
+                                  {.hosts = {"a.example.com"}, .tls = TlsMode::kPlaintext},
+                                  {.id = "no-post",
+                                   .action = RuleAction::kDeny,
+                                   .hosts = {"a.example.com"},
+                                   .http = {{.methods = {"POST"}}}}});
+  EXPECT_EQ(tls(policy, "a.example.com"), "deny deny_rule no-post");
+  EXPECT_EQ(http(policy, "a.example.com"), "allow match rule-2");
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/"), "allow match rule-2");
+  EXPECT_EQ(request(policy, "a.example.com", "POST", "/"), "deny deny_rule no-post");
+}
+
+TEST(NetworkPolicy, AParameterHidesNoPathThatIsDenied) {
+  const Policy policy = compiled({{.hosts = {"a.example.com"}, .tls = TlsMode::kPlaintext},
+                                  {.action = RuleAction::kDeny,
+                                   .hosts = {"a.example.com"},
+                                   .http = {{.paths = {"/secret/**"}}}}});
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/secret/x"), "deny deny_rule rule-2");
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/secret;a=1/x"), "deny deny_rule rule-2");
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/public;a=1"), "allow match rule-1");
+}
+
+TEST(NetworkPolicy, RequestsAreJudgedByMethodPathAndSize) {
+  const Policy policy = compiled(
+      {{.hosts = {"a.example.com"},
+        .tls = TlsMode::kPlaintext,
+        .http = {{.methods = {"GET", "HEAD"}, .paths = {"/repos/**"}},
+                 {.methods = {"POST"}, .paths = {"/repos/*/{pulls,issues}"}, .max_body = 10}}}});
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/repos/a/b"), "allow match rule-1");
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/users"), "deny path rule-1");
+  EXPECT_EQ(request(policy, "a.example.com", "get", "/repos/a"), "deny method rule-1");
+  EXPECT_EQ(request(policy, "a.example.com", "DELETE", "/repos/a"), "deny method rule-1");
+  EXPECT_EQ(request(policy, "a.example.com", "POST", "/repos/a/issues", 10), "allow match rule-1");
+  EXPECT_EQ(request(policy, "a.example.com", "POST", "/repos/a/issues", 11),
+            "deny body_size rule-1");
+  EXPECT_EQ(request(policy, "a.example.com", "POST", "/repos/a/keys"), "deny path rule-1");
+}
+
+TEST(NetworkPolicy, AWebSocketNeedsARuleThatSaysSo) {
+  const CompiledNetwork::Request upgrade{.method = "GET", .path = "/", .websocket = true};
+  const Policy without = compiled({{.hosts = {"a.example.com"}, .tls = TlsMode::kPlaintext}});
+  EXPECT_EQ(said(without->request(host("a.example.com"), 80, upgrade)), "deny websocket rule-1");
+  const Policy with =
+      compiled({{.hosts = {"a.example.com"}, .tls = TlsMode::kPlaintext, .websocket = true}});
+  EXPECT_EQ(said(with->request(host("a.example.com"), 80, upgrade)), "allow match rule-1");
+}
+
+TEST(NetworkPolicy, ATcpRuleAllowsBytesOfAnyKind) {
+  const Policy policy =
+      compiled({{.hosts = {"db.example.com"}, .ports = {5432}, .protocol = RuleProtocol::kTcp}});
+  EXPECT_EQ(said(policy->raw_connection(host("db.example.com"), 5432)), "allow match rule-1");
+  EXPECT_EQ(said(policy->raw_connection(host("db.example.com"), 443)), "deny no_rule");
+  EXPECT_EQ(said(policy->raw_connection(host("www.example.com"), 5432)), "deny no_rule");
+  EXPECT_EQ(tls(policy, "db.example.com", 5432), "allow match rule-1");
+}
+
+TEST(NetworkPolicy, TheFloorKeepsWhatIsNotTheInternet) {
+  const Policy policy = compiled({}, NetworkDefault::kAllowPublic);
+  EXPECT_EQ(address(policy, "93.184.215.14"), "allow default");
+  for (const char* kept : {"10.0.0.1", "127.0.0.1", "169.254.169.254", "192.168.1.1", "0.0.0.0",
+                           "100.64.0.1", "224.0.0.1", "::1", "fd00::1", "fe80::1",
+                           "64:ff9b::7f00:1", "2002:7f00:1::", "fd00:ec2::254"}) {
+    EXPECT_EQ(address(policy, kept), "deny floor") << kept;
+  }
+  EXPECT_EQ(address(policy, "93.184.215.14", 443, true), "deny floor") << "this host's own";
+}
+
+TEST(NetworkPolicy, ARangeLiftsTheFloorForItsAddressesOnItsPorts) {
+  const Policy policy = compiled({{.cidrs = {"10.20.0.0/24", "169.254.0.0/16"}, .ports = {5432}},
+                                  {.hosts = {"192.168.1.1"}, .ports = {8443}}});
+  EXPECT_EQ(address(policy, "10.20.0.5", 5432), "allow match rule-1");
+  EXPECT_EQ(address(policy, "10.20.0.5", 22), "deny floor");
+  EXPECT_EQ(address(policy, "10.20.1.5", 5432), "deny floor");
+  EXPECT_EQ(address(policy, "192.168.1.1", 8443), "allow match rule-2");
+  // What a cloud gives its machines is never lifted by a range.
+  EXPECT_EQ(address(policy, "169.254.1.1", 5432), "allow match rule-1");
+  EXPECT_EQ(address(policy, "169.254.169.254", 5432), "deny floor");
+  const Policy exact = compiled({{.cidrs = {"169.254.169.254/32"}, .ports = {80}}});
+  EXPECT_EQ(address(exact, "169.254.169.254", 80), "allow match rule-1");
+}
+
+TEST(NetworkPolicy, ADeniedRangeIsDeniedWhateverNameLedThere) {
+  const Policy policy = compiled(
+      {{.hosts = {"a.example.com"}}, {.action = RuleAction::kDeny, .cidrs = {"93.184.215.0/24"}}});
+  EXPECT_EQ(tls(policy, "a.example.com"), "allow match rule-1");
+  EXPECT_EQ(address(policy, "93.184.215.14"), "deny deny_rule rule-2");
+}
+
+TEST(NetworkPolicy, AllowPublicAllowsWhatNoRuleDenies) {
+  const Policy policy = compiled({{.action = RuleAction::kDeny, .hosts = {"**.example.com"}}},
+                                 NetworkDefault::kAllowPublic);
+  EXPECT_EQ(tls(policy, "example.org"), "allow default");
+  EXPECT_EQ(http(policy, "example.org", 8080), "allow default");
+  EXPECT_EQ(tls(policy, "www.example.com"), "deny deny_rule rule-1");
+  EXPECT_EQ(request(policy, "example.org", "DELETE", "/"), "allow default");
+}
+
+struct Case {
+  std::function<void(NetworkPolicy&)> change;
+  std::string key, found, allowed;
+};
+
+TEST(NetworkPolicy, RefusesWithKeyFoundAndAllowed) {
+  const auto with = [](NetworkRule rule) {
+    return [rule](NetworkPolicy& policy) { policy.rules = {rule}; };
+  };
+  const std::vector<Case> cases = {
+      {with({}), "network.rules[0]", "neither hosts nor cidrs", "at least one"},
+      {with({.id = "a b", .hosts = {"a.example.com"}}), "network.rules[0].id", "\"a b\"",
+       "letters, digits"},
+      {with({.hosts = {"*"}}), "network.rules[0].hosts[0]", "*", "allow-public"},
+      {with({.hosts = {"a.example.com", "*.com"}}), "network.rules[0].hosts[1]", "*.com", ""},
+      {with({.hosts = {"evil%00.example.com"}}), "network.rules[0].hosts[0]", "", ""},
+      {with({.cidrs = {"10.0.0.1/8"}, .ports = {1}}), "network.rules[0].cidrs[0]", "10.0.0.1/8",
+       "10.0.0.0/8"},
+      {with({.cidrs = {"10.0.0.0/8"}}), "network.rules[0].ports", "nothing", "the ports"},
+      {with({.hosts = {"a.example.com"}, .protocol = RuleProtocol::kTcp}), "network.rules[0].ports",
+       "nothing", "the ports of a tcp rule"},
+      {with({.hosts = {"a.example.com"}, .ports = {0}}), "network.rules[0].ports[0]",
+       "the number 0", "1 to 65535"},
+      {with({.hosts = {"a.example.com"}, .http = {{.methods = {"GET"}}}}), "network.rules[0].http",
+       "a list", "not looked into"},
+      {with({.hosts = {"a.example.com"}, .websocket = true}), "network.rules[0].websocket", "allow",
+       "not looked into"},
+      {with({.hosts = {"a.example.com"},
+             .tls = TlsMode::kPlaintext,
+             .http = {{.methods = {"GET /"}}}}),
+       "network.rules[0].http[0].methods[0]", "\"GET /\"", "a method"},
+      {with({.hosts = {"a.example.com"},
+             .tls = TlsMode::kPlaintext,
+             .http = {{.paths = {"repos"}}}}),
+       "network.rules[0].http[0].paths[0]", "repos", ""},
+      {with({.hosts = std::vector<std::string>(257, "a.example.com")}), "network.rules[0].hosts",
+       "257 items", "at most 256"},
+      {[](NetworkPolicy& policy) {
+         policy.rules = {{.id = "a", .hosts = {"a.example.com"}},
+                         {.id = "a", .hosts = {"b.example.com"}}};
+       },
+       "network.rules[1].id", "as another rule has it", "of its own"},
+      {[](NetworkPolicy& policy) { policy.rules.assign(513, {.hosts = {"a.example.com"}}); },
+       "network.rules", "513 rules", "at most 512"},
+      {with({.action = static_cast<RuleAction>(2), .hosts = {"a.example.com"}}),
+       "network.rules[0].action", "the number 2", "allow or deny"},
+      {[](NetworkPolicy& policy) { policy.dns.ttl = 0; }, "network.dns.ttl", "the number 0",
+       "1 to 3600"},
+  };
+  for (const Case& wrong : cases) {
+    NetworkPolicy policy;
+    wrong.change(policy);
+    const auto result = CompiledNetwork::compile(policy);
+    ASSERT_FALSE(result.has_value()) << wrong.key << " " << wrong.found;
+    const std::string message = result.error().message();
+    EXPECT_TRUE(message.contains(wrong.key)) << message;
+    EXPECT_TRUE(message.contains(wrong.found)) << message;
+    EXPECT_TRUE(message.contains(wrong.allowed)) << message;
+  }
+}
+
+}  // namespace
+}  // namespace caisson::policy
