@@ -1,0 +1,309 @@
+// One TCP connection of a sandbox, from where it was meant to go to its end.
+#include <algorithm>
+#include <utility>
+
+#include "egress/client_hello.h"
+#include "egress/first_bytes.h"
+#include "egress/gateway/dial.h"
+#include "egress/gateway/state.h"
+#include "io/race.h"
+
+namespace caisson::egress {
+namespace {
+
+using io::Async;
+using policy::ConnectionKind;
+using policy::Host;
+using policy::NetworkDecision;
+using policy::NetworkReason;
+using State = Gateway::State;
+
+// How long a client that speaks first has for the bytes that say what it is.
+constexpr std::chrono::seconds kPeekTime{5};
+// After so long without a byte it is a protocol whose server speaks first.
+constexpr std::chrono::milliseconds kServerFirst{300};
+constexpr std::size_t kPiece = 64 * 1024;
+constexpr auto kForEver = std::chrono::hours(24 * 365);
+
+// A fatal alert, access_denied (RFC 8446, section 6), in a record of its own.
+constexpr std::string_view kAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
+
+// What a connection was judged to be, and where it may go.
+struct Judged {
+  AuditKind kind = AuditKind::kTcp;
+  ConnectionKind type = ConnectionKind::kOther;
+  bool raw = false;  // by a tcp rule, before its bytes were looked at
+  Host host;
+  NetworkDecision decision;
+  std::string_view reason;  // of the gateway's own, where the policy was not asked; else empty
+  std::string detail;
+};
+
+// The name or address that a connection is for, from where it was meant to go. nullopt: an address
+// of ours that no name has (any more), or none at all.
+std::optional<Meant> meant_of(State& state, std::string text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
+  std::string_view address_text = std::string_view(text).substr(0, colon);
+  if (address_text.starts_with('[')) address_text = address_text.substr(1, colon - 2);
+  const auto address = policy::IpAddress::parse(address_text);
+  const auto port = policy::parse_port(std::string_view(text).substr(colon + 1));
+  if (!address || !port.has_value()) return std::nullopt;
+  Meant destination;
+  destination.port = *port;
+  if (state.names->is_synthetic(*address)) {
+    destination.pin = state.names->pin(*address);
+    if (!destination.pin) return std::nullopt;
+    destination.host.name = destination.pin->name();
+  } else {
+    destination.host.kind = Host::Kind::kAddress;
+    destination.host.address = *address;
+    destination.host.name = address->to_string();
+  }
+  destination.text = std::move(text);
+  return destination;
+}
+
+// The name in a client's hello: it must be the one that was asked for in DNS. Judged by name first;
+// a connection to a bare address that no rule for the name allows may still be for the address.
+void judge_name(const State& state, const Meant& destination, std::string_view name,
+                Judged& judged) {
+  auto host = policy::canonical_host(name);
+  // A server name is ASCII (RFC 6066, section 3); it goes on as it came, and was judged as such.
+  const bool ascii = std::ranges::all_of(name, [](char c) { return c > 0x20 && c < 0x7f; });
+  if (host.has_value() && !ascii) host = fail(Error::invalid("a server name that is not ASCII"));
+  if (!host.has_value()) {
+    judged.reason = "bad_name";
+    judged.detail = host.error().message();
+    return;
+  }
+  judged.host = std::move(*host);
+  if (destination.pin && judged.host != destination.host) {
+    judged.reason = "name_mismatch";
+    judged.detail = "the connection is for " + destination.host.name + ", its bytes name another";
+    return;
+  }
+  judged.decision = state.options.policy->connection(judged.host, destination.port, judged.type);
+  if (judged.decision.allowed || destination.pin ||
+      judged.decision.reason == NetworkReason::kDenyRule) {
+    return;
+  }
+  const NetworkDecision by_address =
+      state.options.policy->connection(destination.host, destination.port, judged.type);
+  if (!by_address.allowed) return;
+  judged.host = destination.host;
+  judged.decision = by_address;
+}
+
+void judge_hello(const State& state, const Meant& destination, const ClientHelloReader& reader,
+                 Judged& judged) {
+  judged.kind = AuditKind::kTls;
+  judged.type = ConnectionKind::kTls;
+  judged.host = destination.host;
+  if (reader.state() != ClientHelloReader::State::kFound) {
+    judged.reason = "bad_hello";
+    judged.detail = reader.refusal();
+    return;
+  }
+  const std::optional<std::string>& name = reader.hello().server_name;
+  if (name.has_value()) return judge_name(state, destination, *name, judged);
+  if (destination.pin) {
+    judged.reason = "no_server_name";
+    return;
+  }
+  judged.decision =
+      state.options.policy->connection(destination.host, destination.port, judged.type);
+}
+
+// Looks at the bytes until they say what they are. Error: the client has gone, or was too slow.
+Async<Result<FirstBytes>> look(MeteredStream& client, bool server_may_speak) {
+  const io::Clock::time_point until = io::Clock::now() + kPeekTime;
+  for (;;) {
+    const FirstBytes found = first_bytes(client.seen());
+    if (found != FirstBytes::kNeedMore) co_return found;
+    const bool silent = client.seen().empty() && server_may_speak;
+    io::Clock::duration patience = until - io::Clock::now();
+    if (silent) patience = kServerFirst;
+    if (patience <= io::Clock::duration::zero())
+      co_return fail(Error(Code::kDeadlineExceeded, "the first bytes did not come in time"));
+    const Status status = co_await client.look_further(patience);
+    if (status.has_value()) continue;
+    if (silent && status.error().code() == Code::kDeadlineExceeded) co_return FirstBytes::kOther;
+    co_return fail(status.error());
+  }
+}
+
+Async<Result<ClientHelloReader>> read_hello(MeteredStream& client) {
+  const io::Clock::time_point until = io::Clock::now() + kPeekTime;
+  ClientHelloReader reader;
+  std::size_t fed = 0;
+  for (;;) {
+    const auto state = reader.feed(client.seen().substr(fed));
+    fed = client.seen().size();
+    if (state != ClientHelloReader::State::kNeedMore) co_return reader;
+    const io::Clock::duration left = until - io::Clock::now();
+    if (left <= io::Clock::duration::zero())
+      co_return fail(Error(Code::kDeadlineExceeded, "the hello did not come in time"));
+    CO_TRY(co_await client.look_further(left));
+  }
+}
+
+// Until one direction breaks or both have ended.
+Async<void> pass(io::Stream& from, io::Stream& to) {
+  std::string piece(kPiece, '\0');
+  for (;;) {
+    const auto count = co_await from.read(piece);
+    Status status;
+    if (!count.has_value()) status = fail(count.error());
+    if (status.has_value() && *count > 0)
+      status = co_await to.write(std::string_view(piece).substr(0, *count));
+    if (!status.has_value()) {
+      from.close(io::Stream::Close::kReset);
+      to.close(io::Stream::Close::kReset);
+      co_return;
+    }
+    if (*count > 0) continue;
+    co_await to.finish();
+    co_return;
+  }
+}
+
+Async<void> pass_both(io::Stream& one, io::Stream& other) {
+  co_await io::both(pass(one, other), pass(other, one));
+}
+
+Async<void> watch_idle(const State& state, MeteredStream& client) {
+  for (;;) {
+    const auto idle = state.meter.limits().idle_ms;
+    if (!idle) {
+      co_await io::Loop::sleep(kForEver);
+      continue;
+    }
+    const io::Clock::time_point end = client.moved_at() + std::chrono::milliseconds(*idle);
+    const io::Clock::duration left = end - io::Clock::now();
+    if (left <= io::Clock::duration::zero()) {
+      client.end_for("idle");
+      co_return;
+    }
+    co_await io::Loop::sleep(left);
+  }
+}
+
+Async<void> refuse(State& state, MeteredStream& client, const Meant& destination,
+                   const Judged& judged) {
+  AuditRecord record{.kind = judged.kind, .host = judged.host.name, .port = destination.port};
+  record.reason = judged.reason.empty() ? policy::to_string(judged.decision.reason) : judged.reason;
+  record.rule = judged.decision.rule;
+  record.destination = destination.text;
+  record.detail = judged.detail;
+  state.record(record);
+  if (judged.kind != AuditKind::kTls) {
+    client.close(io::Stream::Close::kReset);
+    co_return;
+  }
+  client.set_timeout(std::chrono::seconds(1));
+  const Status written = co_await client.write(kAccessDenied);
+  if (!written.has_value()) co_return;
+  co_await client.finish();
+}
+
+}  // namespace
+
+// What a new policy says of a connection that stands.
+static bool allows(const policy::CompiledNetwork& policy, const Judged& judged, std::uint16_t port,
+                   std::string_view upstream) {
+  const NetworkDecision decision = judged.raw ? policy.raw_connection(judged.host, port)
+                                              : policy.connection(judged.host, port, judged.type);
+  if (!decision.allowed) return false;
+  const std::string_view text = upstream.substr(0, upstream.rfind(':'));
+  const bool bracketed = text.starts_with('[');
+  const auto address = policy::IpAddress::parse(bracketed ? text.substr(1, text.size() - 2) : text);
+  return address.has_value() && policy.address(*address, port, false).allowed;
+}
+
+static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& client,
+                                   const Meant& destination, Judged judged) {
+  const io::Clock::time_point began = io::Clock::now();
+  DialResult dialed =
+      co_await dial(self->loop, judged.host, destination.port, self->options.policy);
+  AuditRecord record{.kind = judged.kind, .host = judged.host.name, .port = destination.port};
+  record.destination = destination.text;
+  if (!dialed.has_value()) {
+    judged.detail = dialed.error().sentence;
+    if (dialed.error().denied) judged.decision = *dialed.error().denied;
+    if (!dialed.error().denied) judged.reason = dialed.error().late ? "timeout" : "unreachable";
+    co_return co_await refuse(*self, client, destination, judged);
+  }
+  record.allowed = true;
+  record.reason = policy::to_string(judged.decision.reason);
+  record.rule = judged.decision.rule;
+  record.upstream = dialed->address;
+  {
+    const OpenConnection open(
+        self, client, [judged, port = destination.port, to = record.upstream](const auto& policy) {
+          return allows(policy, judged, port, to);
+        });
+    co_await io::race(pass_both(client, *dialed->stream), watch_idle(*self, client));
+  }
+  record.bytes_up = client.bytes_up();
+  record.bytes_down = client.bytes_down();
+  record.time = std::chrono::duration_cast<std::chrono::milliseconds>(io::Clock::now() - began);
+  if (!client.ended_by().empty()) record.detail = "ended by " + std::string(client.ended_by());
+  self->record(record);
+}
+
+Async<void> Gateway::State::serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream) {
+  const std::string meant = stream->original_destination();
+  const std::string_view limit = self->meter.connection_fault();
+  if (!limit.empty()) {
+    self->record({.kind = AuditKind::kLimit, .reason = std::string(limit), .destination = meant});
+    stream->close(io::Stream::Close::kReset);
+    co_return;
+  }
+  auto client = std::make_unique<MeteredStream>(self->meter, std::move(stream), "");
+  std::optional<Meant> found = meant_of(*self, meant);
+  if (!found) {
+    self->record({.reason = "unknown_address", .destination = meant});
+    client->close(io::Stream::Close::kReset);
+    co_return;
+  }
+  Meant destination = std::move(*found);
+  Judged judged;
+  judged.host = destination.host;
+  judged.decision = self->options.policy->raw_connection(destination.host, destination.port);
+  if (judged.decision.allowed) {
+    judged.raw = true;
+    co_return co_await connect_through(self, *client, destination, std::move(judged));
+  }
+  judged.decision =
+      self->options.policy->connection(destination.host, destination.port, ConnectionKind::kOther);
+  const auto first = co_await look(*client, judged.decision.allowed);
+  if (!first.has_value()) {
+    self->record({.reason = "no_first_bytes",
+                  .host = destination.host.name,
+                  .port = destination.port,
+                  .destination = meant,
+                  .detail = first.error().message()});
+    client->close(io::Stream::Close::kReset);
+    co_return;
+  }
+  if (*first == FirstBytes::kHttp1) {
+    serve_http(self, std::move(client), std::move(destination));
+    co_return;
+  }
+  if (*first == FirstBytes::kTls) {
+    const auto reader = co_await read_hello(*client);
+    if (!reader.has_value()) {
+      judged.reason = "bad_hello";
+      judged.detail = reader.error().message();
+      co_return co_await refuse(*self, *client, destination, judged);
+    }
+    judged.decision = NetworkDecision();
+    judge_hello(*self, destination, *reader, judged);
+  }
+  if (!judged.decision.allowed || !judged.reason.empty())
+    co_return co_await refuse(*self, *client, destination, judged);
+  co_await connect_through(self, *client, destination, std::move(judged));
+}
+
+}  // namespace caisson::egress

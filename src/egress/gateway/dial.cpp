@@ -1,0 +1,119 @@
+#include "egress/gateway/dial.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "egress/own_address.h"
+#include "egress/resolver.h"
+#include "io/race.h"
+
+namespace caisson::egress {
+namespace {
+
+using policy::IpAddress;
+using policy::NetworkDecision;
+
+constexpr std::size_t kMostAddresses = 16;
+constexpr std::chrono::seconds kResolveTime{10};
+// For all addresses together.
+constexpr std::chrono::seconds kDialTime{20};
+// After so long without an answer the next address is tried.
+constexpr std::chrono::seconds kAttemptTime{3};
+
+// Blocks, for kResolveTime at most.
+Result<std::vector<IpAddress>> look_up(const std::string& name) {
+  TRY_ASSIGN(Resolver resolver, Resolver::create());
+  std::optional<Result<std::vector<IpAddress>>> found;
+  const auto until = io::Clock::now() + kResolveTime;
+  resolver.resolve(name, [&](Result<std::vector<IpAddress>> result) {
+    if (!found.has_value()) found = std::move(result);
+  });
+  while (!found.has_value()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - io::Clock::now());
+    if (left.count() <= 0)
+      return fail(Error(Code::kDeadlineExceeded, "no answer from the resolver for " + name));
+    std::vector<pollfd> wanted = resolver.wanted();
+    const int patience = resolver.timeout_ms();
+    const int most = static_cast<int>(left.count());
+    ::poll(wanted.data(), wanted.size(), patience < 0 ? most : std::min(patience, most));
+    resolver.progress(wanted);
+  }
+  if (found->has_value() && (*found)->size() > kMostAddresses) (*found)->resize(kMostAddresses);
+  return std::move(*found);
+}
+
+std::string endpoint(const IpAddress& address, std::uint16_t port) {
+  const std::string text = address.to_string();
+  return (address.is_v6() ? "[" + text + "]" : text) + ":" + std::to_string(port);
+}
+
+std::string address_sentence(const policy::Host& host, const IpAddress& address,
+                             const NetworkDecision& decision) {
+  std::string sentence = host.name;
+  if (!host.is_address()) sentence += " leads to " + address.to_string();
+  if (decision.reason == policy::NetworkReason::kDenyRule)
+    return sentence + ", which the rule " + decision.rule + " denies";
+  const policy::IpClass type = policy::classify(address);
+  if (type == policy::IpClass::kGlobal) return sentence + ", an address of this host";
+  return sentence + ", which is no address of the Internet (" + std::string(to_string(type)) + ")";
+}
+
+struct Attempt {
+  std::optional<Result<std::unique_ptr<io::Stream>>> result;
+};
+
+io::Async<void> try_one(io::Loop& loop, std::string address, Attempt& attempt) {
+  attempt.result = co_await io::connect_tcp(loop, std::move(address));
+}
+
+}  // namespace
+
+io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
+                           std::shared_ptr<const policy::CompiledNetwork> policy) {
+  std::vector<IpAddress> addresses;
+  if (host.is_address()) {
+    addresses.push_back(host.address);
+  } else {
+    auto work = [name = host.name] { return look_up(name); };
+    auto found = co_await loop.in_pool(std::move(work));
+    if (!found.has_value()) {
+      DialFault fault{.sentence = found.error().message(),
+                      .late = found.error().code() == Code::kDeadlineExceeded};
+      co_return std::unexpected(std::move(fault));
+    }
+    addresses = std::move(*found);
+  }
+  DialFault fault{.sentence = host.name + " has no address"};
+  bool tried = false;
+  const io::Clock::time_point until = io::Clock::now() + kDialTime;
+  for (const IpAddress& address : addresses) {
+    const NetworkDecision decision = policy->address(address, port, is_own_address(address));
+    if (!decision.allowed) {
+      // What the network said of another address is nearer to what the caller wants to know.
+      if (tried) continue;
+      fault.denied = decision;
+      fault.sentence = address_sentence(host, address, decision);
+      continue;
+    }
+    const auto left = until - io::Clock::now();
+    if (left <= io::Clock::duration::zero()) break;
+    tried = true;
+    const std::string text = endpoint(address, port);
+    Attempt attempt;
+    const io::Clock::duration patience = std::min<io::Clock::duration>(left, kAttemptTime);
+    co_await io::race(try_one(loop, text, attempt), io::Loop::sleep(patience));
+    if (attempt.result.has_value() && attempt.result->has_value()) {
+      Dialed dialed{.stream = std::move(**attempt.result), .address = text};
+      co_return std::move(dialed);
+    }
+    fault.denied.reset();
+    fault.late = !attempt.result.has_value();
+    fault.sentence = fault.late ? text + " does not answer" : attempt.result->error().message();
+  }
+  co_return std::unexpected(std::move(fault));
+}
+
+}  // namespace caisson::egress

@@ -1,0 +1,35 @@
+// From a host that a policy allows to a connection: the name is resolved once, here, each address
+// is judged, and the first that answers is dialed. What was judged is what is dialed; nothing is
+// resolved again in between.
+#pragma once
+
+#include <expected>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "io/loop.h"
+#include "io/stream.h"
+#include "policy/network_policy.h"
+
+namespace caisson::egress {
+
+struct Dialed {
+  std::unique_ptr<io::Stream> stream;
+  std::string address;  // "192.0.2.1:443"
+};
+
+struct DialFault {
+  // Of the policy, which keeps every address that the name has; nullopt: the network's.
+  std::optional<policy::NetworkDecision> denied;
+  std::string sentence;
+  bool late = false;  // in time nothing answered
+};
+
+using DialResult = std::expected<Dialed, DialFault>;
+
+// `policy` outlives the call.
+io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
+                           std::shared_ptr<const policy::CompiledNetwork> policy);
+
+}  // namespace caisson::egress

@@ -1,0 +1,193 @@
+#include "egress/gateway/gateway.h"
+
+#include <array>
+#include <utility>
+
+#include "egress/gateway/state.h"
+#include "io/address.h"
+
+namespace caisson::egress {
+namespace {
+
+using io::Async;
+using State = Gateway::State;
+
+constexpr unsigned kMostDnsStreams = 16;
+constexpr unsigned kMostStreamQueries = 10;
+constexpr std::chrono::seconds kDnsIdle{2};
+
+http::Limits http_limits() {
+  http::Limits limits;
+  limits.idle_time = std::chrono::seconds(60);
+  limits.head_bytes = 64 * 1024;
+  limits.headers = 200;
+  limits.held_bytes = 0;  // nobody holds a body
+  limits.request_ids = false;
+  return limits;
+}
+
+UnmatchedNames unmatched_names(policy::UnmatchedName value) {
+  switch (value) {
+    case policy::UnmatchedName::kSynthetic:
+      return UnmatchedNames::kSynthetic;
+    case policy::UnmatchedName::kNodata:
+      return UnmatchedNames::kNoData;
+    case policy::UnmatchedName::kRefused:
+      return UnmatchedNames::kRefused;
+  }
+  return UnmatchedNames::kRefused;
+}
+
+}  // namespace
+
+Gateway::State::State(io::Loop& on, GatewayOptions given)
+    : loop(on),
+      options(std::move(given)),
+      meter(options.policy->values().limits),
+      // Every connection has a handler of its own.
+      http(on, http_limits(), nullptr) {}
+
+Result<std::unique_ptr<Gateway>> Gateway::start(io::Loop& loop, GatewaySockets sockets,
+                                                GatewayOptions options) {
+  auto state = std::make_shared<State>(loop, std::move(options));
+  TRY_ASSIGN(state->names, NameTable::create(NameTableLimits::defaults()));
+  TRY_ASSIGN(state->tcp, io::adopt_listener(loop, std::move(sockets.tcp)));
+  TRY_ASSIGN(state->dns_tcp, io::adopt_listener(loop, std::move(sockets.dns_tcp)));
+  TRY_ASSIGN(state->dns_udp, io::DatagramSocket::adopt(loop, std::move(sockets.dns_udp)));
+  loop.spawn(State::accept_all(state));
+  loop.spawn(State::answer_datagrams(state));
+  loop.spawn(State::accept_queries(state));
+  return std::make_unique<Gateway>(std::move(state));
+}
+
+Gateway::Gateway(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Gateway::~Gateway() {
+  end();
+}
+
+void Gateway::end() {
+  state_->tcp->close();
+  state_->dns_tcp->close();
+  state_->dns_udp->close();
+  for (const State::Open& open : state_->open) open.stream->close(io::Stream::Close::kReset);
+}
+
+GatewayCounts Gateway::counts() const {
+  GatewayCounts counts = state_->counts;
+  counts.bytes_up = state_->meter.bytes_up();
+  counts.bytes_down = state_->meter.bytes_down();
+  return counts;
+}
+
+void Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
+  State& state = *state_;
+  state.options.policy = std::move(policy);
+  state.meter.set_limits(state.options.policy->values().limits);
+  ++state.revision;
+  state.record({.kind = AuditKind::kPolicyUpdate, .allowed = true, .reason = "update"});
+  for (const State::Open& open : state.open) {
+    if (!open.still_allowed(*state.options.policy)) open.stream->end_for("policy_update");
+  }
+}
+
+OpenConnection::OpenConnection(std::shared_ptr<State> state, MeteredStream& stream,
+                               std::function<bool(const policy::CompiledNetwork&)> still_allowed)
+    : state_(std::move(state)) {
+  place_ = state_->open.insert(state_->open.end(),
+                               {.stream = &stream, .still_allowed = std::move(still_allowed)});
+}
+
+OpenConnection::~OpenConnection() {
+  state_->open.erase(place_);
+}
+
+void Gateway::State::record(const AuditRecord& record) {
+  if (record.kind != AuditKind::kDns) ++(record.allowed ? counts.allowed : counts.denied);
+  if (!options.record) return;
+  options.record(record, audit_line(record, options.sandbox, revision, ++sequence,
+                                    std::chrono::system_clock::now()));
+}
+
+Async<void> Gateway::State::accept_all(std::shared_ptr<State> self) {
+  for (;;) {
+    auto stream = co_await self->tcp->accept();
+    if (!stream.has_value()) co_return;
+    self->loop.spawn(serve(self, std::move(*stream)));
+  }
+}
+
+// ---- DNS ----------------------------------------------------------------------------------------
+
+NameVerdict Gateway::State::verdict(const std::string& name) const {
+  policy::Host host;
+  host.name = name;
+  return options.policy->may_match(host) ? NameVerdict::kMatched : NameVerdict::kUnmatched;
+}
+
+std::string Gateway::State::reply(std::string_view query, DnsTransport transport) {
+  const policy::DnsPolicy& dns = options.policy->values().dns;
+  const DnsRules rules{.unmatched = unmatched_names(dns.unmatched), .ttl = dns.ttl};
+  DnsReply reply = reply_to_dns(query, transport, rules, *this, *names);
+  // What is answered with an address is judged, and recorded, when it is connected to.
+  if (reply.outcome == DnsOutcome::kRefused || reply.outcome == DnsOutcome::kNotAName ||
+      reply.outcome == DnsOutcome::kTableFull) {
+    record({.kind = AuditKind::kDns,
+            .reason = std::string(to_string(reply.outcome)),
+            .host = std::move(reply.name)});
+  }
+  return std::move(reply.answer);
+}
+
+Async<void> Gateway::State::answer_datagrams(std::shared_ptr<State> self) {
+  for (;;) {
+    auto query = co_await self->dns_udp->receive(kMostDnsQuery);
+    if (!query.has_value()) co_return;
+    // Dropped, as a resolver that is too busy drops it: the client asks again.
+    if (!self->meter.take_query()) continue;
+    const std::string answer = self->reply(query->bytes, DnsTransport::kUdp);
+    if (!answer.empty()) self->dns_udp->send(answer, *query->from);
+  }
+}
+
+Async<void> Gateway::State::accept_queries(std::shared_ptr<State> self) {
+  for (;;) {
+    auto stream = co_await self->dns_tcp->accept();
+    if (!stream.has_value()) co_return;
+    if (self->dns_streams < kMostDnsStreams)
+      self->loop.spawn(answer_stream(self, std::move(*stream)));
+  }
+}
+
+Async<void> Gateway::State::answer_stream(std::shared_ptr<State> self,
+                                          std::unique_ptr<io::Stream> stream) {
+  struct Counted {
+    explicit Counted(unsigned& counter) : count(counter) { ++count; }
+    ~Counted() { --count; }
+    unsigned& count;
+  };
+  const Counted counted(self->dns_streams);
+  stream->set_timeout(kDnsIdle);
+  std::string bytes;
+  std::array<char, 1024> piece;
+  for (unsigned answered = 0; answered < kMostStreamQueries;) {
+    const DnsFrame frame = next_dns_frame(bytes);
+    if (frame.state == DnsFrame::State::kRefused) co_return;
+    if (frame.state == DnsFrame::State::kNeedMore) {
+      const auto count = co_await stream->read(piece);
+      if (count.value_or(0) == 0) co_return;
+      bytes.append(piece.data(), *count);
+      continue;
+    }
+    if (!self->meter.take_query()) co_return;
+    const std::string answer = self->reply(frame.message, DnsTransport::kTcp);
+    bytes.erase(0, frame.used);
+    ++answered;
+    if (answer.empty()) co_return;
+    const std::string framed = dns_frame(answer);
+    const Status written = co_await stream->write(framed);
+    if (!written.has_value()) co_return;
+  }
+}
+
+}  // namespace caisson::egress

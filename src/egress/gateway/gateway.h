@@ -1,0 +1,66 @@
+// The gateway of one sandbox: what decides about every byte that leaves it.
+//
+// It is given sockets that were made in the sandbox's gateway namespace, where every TCP connection
+// and every DNS query of the sandbox ends up whatever address it was meant for, and it connects on
+// the host's side. Which sandbox it is follows from the sockets alone. Names are answered with
+// addresses of our own (name_table.h) and resolved only when a connection to them is allowed.
+//
+// A connection: where it was meant to go gives a name or an address; a rule for tcp lets it through
+// as it is; else its first bytes say what it is, and it is spliced (TLS), taken apart request by
+// request (HTTP), or ended. What is denied is told to the program where its protocol allows that.
+// Every decision is a record (audit.h). One object a sandbox; belongs to the loop, which outlives
+// it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/fd.h"
+#include "egress/gateway/audit.h"
+#include "io/loop.h"
+#include "policy/network_policy.h"
+
+namespace caisson::egress {
+
+// All listening or bound, in the gateway's network namespace.
+struct GatewaySockets {
+  Fd tcp;
+  Fd dns_udp;
+  Fd dns_tcp;
+};
+
+struct GatewayOptions {
+  std::string sandbox;  // its id, for records and refusals
+  std::shared_ptr<const policy::CompiledNetwork> policy;
+  // Is given each record, also as a line.
+  std::function<void(const AuditRecord& record, const std::string& line)> record;
+};
+
+struct GatewayCounts {
+  std::uint64_t allowed = 0, denied = 0;       // connections and requests
+  std::uint64_t bytes_up = 0, bytes_down = 0;  // from and to the sandbox
+};
+
+class Gateway {
+ public:
+  // Serves at once.
+  static Result<std::unique_ptr<Gateway>> start(io::Loop& loop, GatewaySockets sockets,
+                                                GatewayOptions options);
+  ~Gateway();
+
+  // Takes nothing more and resets every connection; their last records come as the loop runs on.
+  void end();
+
+  // From now on this policy holds; connections that it denies are reset.
+  void update(std::shared_ptr<const policy::CompiledNetwork> policy);
+  GatewayCounts counts() const;
+
+  struct State;  // for src/egress/gateway alone
+  explicit Gateway(std::shared_ptr<State> state);
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace caisson::egress

@@ -1,0 +1,271 @@
+// HTTP/1.1 of a sandbox without TLS: each request is judged by itself, and goes on as it was
+// judged.
+#include <utility>
+
+#include "base/json.h"
+#include "egress/gateway/dial.h"
+#include "egress/gateway/state.h"
+#include "http/passage.h"
+
+namespace caisson::egress {
+namespace {
+
+using io::Async;
+using policy::Host;
+using policy::NetworkDecision;
+using policy::NetworkReason;
+using State = Gateway::State;
+
+// What the handler of one connection needs; held by the handler.
+struct Client {
+  std::shared_ptr<State> state;
+  MeteredStream* stream;  // the connection's, which runs the handler
+  Meant destination;
+};
+
+// A request on its way from what came to what is sent.
+struct Asked {
+  Host host;
+  policy::Target target;
+  bool by_address = false;  // a connection to a bare address, allowed as such
+};
+
+struct Refused {
+  int status = 403;
+  std::string reason;
+  std::string rule;
+  std::string detail;
+};
+
+// The part of an absolute target that a request for an origin has; the rest must be `authority`.
+std::expected<std::string, Refused> origin_form(const std::string& target,
+                                                const policy::Authority& authority) {
+  if (target.starts_with('/') || target == "*") return target;
+  constexpr std::string_view kScheme = "http://";
+  if (!target.starts_with(kScheme))
+    return std::unexpected(Refused{.status = 400, .reason = "bad_target"});
+  const std::size_t end = target.find_first_of("/?", kScheme.size());
+  const auto named = policy::canonical_authority(
+      std::string_view(target).substr(kScheme.size(), end - kScheme.size()));
+  if (!named.has_value() || named->host != authority.host)
+    return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
+  const std::string rest = end == std::string::npos ? "" : target.substr(end);
+  return rest.starts_with('/') ? rest : "/" + rest;
+}
+
+std::expected<Asked, Refused> read_request(const Client& client, const http::RequestHead& head) {
+  if (head.method == "CONNECT" || head.method == "TRACE" || head.method == "TRACK")
+    return std::unexpected(Refused{.status = 405, .reason = "method"});
+  const auto host_header = head.headers.get("Host");
+  if (!host_header) return std::unexpected(Refused{.status = 400, .reason = "no_host"});
+  const auto authority = policy::canonical_authority(*host_header);
+  if (!authority.has_value()) {
+    return std::unexpected(
+        Refused{.status = 400, .reason = "bad_name", .detail = authority.error().message()});
+  }
+  const Meant& destination = client.destination;
+  const bool other_port = authority->port.value_or(80) != destination.port;
+  const bool other_name = destination.pin && authority->host != destination.host;
+  if (other_port || other_name)
+    return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
+  auto origin = origin_form(head.target, *authority);
+  if (!origin.has_value()) return std::unexpected(std::move(origin).error());
+  auto target = policy::canonical_target(*origin);
+  if (!target.has_value()) {
+    return std::unexpected(
+        Refused{.status = 400, .reason = "bad_target", .detail = target.error().message()});
+  }
+  return Asked{.host = authority->host, .target = std::move(*target)};
+}
+
+policy::CompiledNetwork::Request policy_request(const http::RequestHead& head, const Asked& asked,
+                                                std::uint64_t body) {
+  return {.method = head.method,
+          .path = asked.target.path,
+          .websocket = http::wants_upgrade(head),
+          .body = body};
+}
+
+// By the name first; a connection to a bare address may be allowed as such.
+NetworkDecision judge(const policy::CompiledNetwork& policy, const Meant& destination,
+                      const http::RequestHead& head, Asked& asked, std::uint64_t body) {
+  const auto request = policy_request(head, asked, body);
+  const NetworkDecision decision = policy.request(asked.host, destination.port, request);
+  if (decision.allowed || destination.pin || decision.reason == NetworkReason::kDenyRule)
+    return decision;
+  const NetworkDecision by_address = policy.request(destination.host, destination.port, request);
+  if (!by_address.allowed) return decision;
+  asked.by_address = true;
+  return by_address;
+}
+
+bool upgrades_to_websocket(const http::RequestHead& head) {
+  return head.method == "GET" && http::has_word(head.headers, "Upgrade", "websocket");
+}
+
+http::RequestHead upstream_head(const http::RequestHead& head, const Asked& asked,
+                                std::uint16_t port) {
+  http::RequestHead sent;
+  sent.method = head.method;
+  sent.target = asked.target.text();
+  sent.headers = head.headers;
+  http::Headers& headers = sent.headers;
+  const bool upgrades = http::wants_upgrade(head);
+  const bool chunked = headers.has("Transfer-Encoding");
+  http::remove_hop_by_hop(headers);
+  headers.remove("Transfer-Encoding").remove("Expect");
+  headers.remove("Proxy-Authorization").remove("Proxy-Connection").remove("Max-Forwards");
+  if (chunked) headers.add("Transfer-Encoding", "chunked");
+  headers.add("Connection", upgrades ? "Upgrade" : "close");
+  if (upgrades) headers.add("Upgrade", "websocket");
+  const std::string host = asked.host.text();
+  headers.set("Host", port == 80 ? host : host + ":" + std::to_string(port));
+  return sent;
+}
+
+Async<void> answer_refusal(const Client& client, http::Exchange& exchange, const Refused& refused,
+                           std::string_view host, std::string_view path) {
+  const State& state = *client.state;
+  json::Value body = json::Value::object();
+  body.set("error", "egress_denied").set("sandbox", state.options.sandbox).set("host", host);
+  body.set("port", client.destination.port).set("method", exchange.request().method);
+  body.set("path", path);
+  body.set("rule", refused.rule.empty() ? json::Value() : json::Value(refused.rule));
+  body.set("reason", refused.reason).set("revision", state.revision);
+  if (!refused.detail.empty()) body.set("detail", refused.detail);
+  http::ResponseHead head{.status = refused.status};
+  head.headers.add("Content-Type", "application/json");
+  head.headers.add("X-Sandbox-Egress", "denied; reason=" + refused.reason);
+  std::string text = json::serialize(body) + "\n";
+  co_await exchange.respond(std::move(head), std::move(text));
+}
+
+// One request that may go on: connects, passes it and its answer, and says what came of it.
+class Forward {
+ public:
+  Forward(const Client& client, http::Exchange& exchange, Asked asked, AuditRecord& record)
+      : client_(client), exchange_(exchange), asked_(std::move(asked)), record_(record) {}
+
+  // Nothing: it went through, or broke off midway.
+  Async<std::optional<Refused>> run() {
+    State& state = *client_.state;
+    const Meant& destination = client_.destination;
+    const Host& to = asked_.by_address ? destination.host : asked_.host;
+    DialResult dialed = co_await dial(state.loop, to, destination.port, state.options.policy);
+    if (!dialed.has_value()) co_return dial_refusal(dialed.error());
+    record_.upstream = dialed->address;
+    const OpenConnection open(client_.state, *client_.stream, [this](const auto& policy) {
+      return judge(policy, client_.destination, exchange_.request(), asked_, body_).allowed;
+    });
+    http::PassageOptions options;
+    options.head = upstream_head(exchange_.request(), asked_, destination.port);
+    options.on_answer = [](http::ResponseHead& head) { head.headers.remove("Alt-Svc"); };
+    options.on_body = [this](std::string_view bytes) { return count_body(bytes.size()); };
+    http::Passage passage(exchange_, *dialed->stream, std::move(options));
+    const Status status = co_await passage.run();
+    record_.status = passage.answer_status();
+    if (status.has_value()) co_return std::nullopt;
+    record_.detail = status.error().message();
+    if (exchange_.begun()) {
+      exchange_.abort();
+      co_return std::nullopt;
+    }
+    if (too_long_) co_return Refused{.status = 413, .reason = "body_size"};
+    if (passage.body_fault().has_value())
+      co_return Refused{.status = 400, .reason = "bad_body", .detail = record_.detail};
+    const bool late = status.error().code() == Code::kDeadlineExceeded;
+    co_return Refused{.status = late ? 504 : 502,
+                      .reason = late ? "timeout" : "upstream",
+                      .detail = record_.detail};
+  }
+
+ private:
+  static Refused dial_refusal(const DialFault& fault) {
+    Refused refused{.detail = fault.sentence};
+    if (fault.denied) {
+      refused.reason = policy::to_string(fault.denied->reason);
+      refused.rule = fault.denied->rule;
+      return refused;
+    }
+    refused.status = fault.late ? 504 : 502;
+    refused.reason = fault.late ? "timeout" : "unreachable";
+    return refused;
+  }
+
+  Status count_body(std::size_t bytes) {
+    body_ += bytes;
+    const auto& policy = *client_.state->options.policy;
+    if (judge(policy, client_.destination, exchange_.request(), asked_, body_).allowed) return {};
+    too_long_ = true;
+    return fail(Error(Code::kResourceExhausted, "the body is longer than the policy allows"));
+  }
+
+  const Client& client_;
+  http::Exchange& exchange_;
+  Asked asked_;
+  AuditRecord& record_;
+  std::uint64_t body_ = 0;
+  bool too_long_ = false;
+};
+
+Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
+  State& state = *client->state;
+  const Meant& destination = client->destination;
+  const io::Clock::time_point began = io::Clock::now();
+  const std::uint64_t up = client->stream->bytes_up(), down = client->stream->bytes_down();
+  const http::RequestHead& head = exchange.request();
+  AuditRecord record{.kind = AuditKind::kHttp, .port = destination.port, .method = head.method};
+  record.host = destination.host.name;
+  record.destination = destination.text;
+
+  std::optional<Refused> refused;
+  auto asked = read_request(*client, head);
+  if (asked.has_value()) {
+    record.host = asked->host.name;
+    record.path = asked->target.path;
+    record.query = asked->target.query;
+    const NetworkDecision decision =
+        judge(*state.options.policy, destination, head, *asked, exchange.body_length().value_or(0));
+    record.reason = policy::to_string(decision.reason);
+    record.rule = decision.rule;
+    if (!decision.allowed) {
+      refused = Refused{.status = decision.reason == NetworkReason::kBodySize ? 413 : 403,
+                        .reason = record.reason,
+                        .rule = decision.rule};
+    } else if (http::wants_upgrade(head) && !upgrades_to_websocket(head)) {
+      refused = Refused{.status = 403, .reason = "upgrade"};
+    }
+  } else {
+    refused = std::move(asked).error();
+  }
+  if (!refused) {
+    Forward forward(*client, exchange, std::move(*asked), record);
+    refused = co_await forward.run();
+  }
+  if (refused) {
+    record.status = refused->status;
+    record.reason = refused->reason;
+    record.rule = refused->rule;
+    record.detail = refused->detail;
+    co_await answer_refusal(*client, exchange, *refused, record.host, record.path);
+  }
+  record.allowed = !refused;
+  record.bytes_up = client->stream->bytes_up() - up;
+  record.bytes_down = client->stream->bytes_down() - down;
+  record.time = std::chrono::duration_cast<std::chrono::milliseconds>(io::Clock::now() - began);
+  state.record(record);
+}
+
+}  // namespace
+
+void Gateway::State::serve_http(std::shared_ptr<State> self, std::unique_ptr<MeteredStream> client,
+                                Meant destination) {
+  auto held = std::make_shared<Client>(
+      Client{.state = self, .stream = client.get(), .destination = std::move(destination)});
+  auto handler = [held = std::move(held)](http::Exchange& exchange) {
+    return handle(held, exchange);
+  };
+  self->http.take(std::move(client), http::Server::Transport::kPlain, std::move(handler));
+}
+
+}  // namespace caisson::egress

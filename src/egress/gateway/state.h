@@ -1,0 +1,85 @@
+// What the connections of one gateway share. Only .cpp files of src/egress/gateway include this.
+//
+// Owned by the Gateway and by every connection's coroutine. Belongs to the loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "egress/dns_answer.h"
+#include "egress/gateway/gateway.h"
+#include "egress/gateway/meter.h"
+#include "egress/name_table.h"
+#include "http/server.h"
+#include "io/datagram.h"
+#include "io/stream.h"
+
+namespace caisson::egress {
+
+// Where a connection was meant to go, as far as its address says.
+struct Meant {
+  std::string text;  // "198.18.0.9:443"
+  std::uint16_t port = 0;
+  policy::Host host;  // the name behind a synthetic address, or the address
+  std::optional<NameTable::Pin> pin;
+};
+
+struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::State> {
+  State(io::Loop& on, GatewayOptions given);
+
+  // ---- gateway.cpp
+  NameVerdict verdict(const std::string& name) const override;
+  static io::Async<void> accept_all(std::shared_ptr<State> self);
+  static io::Async<void> answer_datagrams(std::shared_ptr<State> self);
+  static io::Async<void> accept_queries(std::shared_ptr<State> self);
+  static io::Async<void> answer_stream(std::shared_ptr<State> self,
+                                       std::unique_ptr<io::Stream> stream);
+  std::string reply(std::string_view query, DnsTransport transport);
+  void record(const AuditRecord& record);
+
+  // ---- connection.cpp
+  static io::Async<void> serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream);
+
+  // ---- http.cpp
+  // Takes the connection over until its end.
+  static void serve_http(std::shared_ptr<State> self, std::unique_ptr<MeteredStream> client,
+                         Meant destination);
+
+  io::Loop& loop;
+  GatewayOptions options;
+  std::uint64_t revision = 1, sequence = 0;
+  std::unique_ptr<NameTable> names;
+  Meter meter;
+  GatewayCounts counts;
+  http::Server http;
+  std::unique_ptr<io::Listener> tcp, dns_tcp;
+  std::unique_ptr<io::DatagramSocket> dns_udp;
+  unsigned dns_streams = 0;
+
+  // Open connections, and whether a new policy still allows each.
+  struct Open {
+    MeteredStream* stream = nullptr;
+    std::function<bool(const policy::CompiledNetwork&)> still_allowed;
+  };
+  std::list<Open> open;
+};
+
+// In `open` for as long as it lives.
+class OpenConnection {
+ public:
+  OpenConnection(std::shared_ptr<Gateway::State> state, MeteredStream& stream,
+                 std::function<bool(const policy::CompiledNetwork&)> still_allowed);
+  ~OpenConnection();
+  OpenConnection(const OpenConnection&) = delete;
+  OpenConnection& operator=(const OpenConnection&) = delete;
+
+ private:
+  std::shared_ptr<Gateway::State> state_;
+  std::list<Gateway::State::Open>::iterator place_;
+};
+
+}  // namespace caisson::egress

@@ -1,0 +1,82 @@
+#include "egress/gateway_process.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/kernel_abi.h"
+#include "base/paths.h"
+#include "base/sys.h"
+#include "policy/network_document.h"
+
+namespace caisson::egress {
+namespace {
+
+constexpr int kPatienceMs = 10'000;
+
+// A file without a name that holds the text.
+Result<Fd> file_of(std::string_view text) {
+  Fd file(::memfd_create("network-policy", MFD_CLOEXEC));
+  if (!file.valid()) return fail_errno("memfd_create");
+  while (!text.empty()) {
+    const ssize_t count = TEMP_FAILURE_RETRY(::write(file.get(), text.data(), text.size()));
+    if (count < 0) return fail_errno("write of the network policy");
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(GatewayStart start) {
+  TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
+  TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
+  TRY_ASSIGN(const Fd policy, file_of(json::serialize(policy::network_tree(start.policy))));
+  std::unique_ptr<GatewayProcess> gateway(new GatewayProcess());
+  gateway->control_ = std::move(sockets.ours);
+  TRY(gateway->child_.start(program, {program, std::to_string(::getpid())},
+                            std::array{sockets.theirs.get()}));
+  sockets.theirs.reset();
+  std::vector<int> descriptors = {start.tcp.get(), start.dns_udp.get(), start.dns_tcp.get(),
+                                  policy.get()};
+  if (start.audit.valid()) descriptors.push_back(start.audit.get());
+  TRY(sys::send_message(gateway->control_.get(), start.sandbox, descriptors));
+  TRY_ASSIGN(const std::string word, gateway->receive());
+  if (word.empty()) return fail(Error::internal("the gateway ended without a word"));
+  if (word[0] != kGatewayReady)
+    return fail(Error::precondition("the gateway cannot start: " + word.substr(1)));
+  return gateway;
+}
+
+GatewayProcess::~GatewayProcess() = default;
+
+Result<std::string> GatewayProcess::receive() {
+  pollfd entry{control_.get(), POLLIN, 0};
+  if (TEMP_FAILURE_RETRY(::poll(&entry, 1, kPatienceMs)) <= 0)
+    return fail(Error(Code::kDeadlineExceeded, "the gateway does not answer"));
+  TRY_ASSIGN(sys::Message message, sys::recv_message(control_.get(), kMostGatewayMessage));
+  return std::move(message.bytes);
+}
+
+Report GatewayProcess::stop() {
+  Report report;
+  if (::shutdown(control_.get(), SHUT_WR) == 0) {
+    const auto word = receive();
+    if (word.has_value() && word->starts_with(kGatewayDone)) {
+      auto told = decode_report(std::string_view(*word).substr(1));
+      if (told.has_value()) report = std::move(*told);
+    }
+  }
+  control_.reset();
+  (void)child_.end();
+  return report;
+}
+
+}  // namespace caisson::egress
