@@ -14,6 +14,9 @@
 #undef __DECLARE_FLEX_ARRAY
 #define __DECLARE_FLEX_ARRAY(TYPE, NAME) TYPE NAME[0]
 
+// First: where both define something, the kernel's headers then leave it to this one.
+#include <netinet/in.h>
+
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/bpf_common.h>
@@ -22,10 +25,17 @@
 #include <linux/filter.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
+#include <linux/if_addr.h>
+#include <linux/if_link.h>
 #include <linux/landlock.h>
 #include <linux/loop.h>
 #include <linux/magic.h>
 #include <linux/memfd.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_nat.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 #include <linux/nsfs.h>
 #include <linux/openat2.h>
@@ -33,8 +43,10 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
+#include <linux/sockios.h>
 #include <linux/types.h>
 #include <linux/unistd.h>
+#include <linux/veth.h>
 #include <net/if.h>
 #include <sched.h>
 #include <sys/mount.h>

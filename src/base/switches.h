@@ -55,9 +55,10 @@ enum class Mechanism : std::uint8_t {
   kSupervisorConfine,  // the supervisor drops its rights before it reads a byte
   kGeneratedEtc,       // generated /etc of the host image
   kPathBeneath,        // RESOLVE_BENEATH and friends on paths that a sandbox can influence
+  kGatewayRules,       // the refusal of what a gateway does not serve
 };
 
-inline constexpr std::size_t kMechanismCount = 37;
+inline constexpr std::size_t kMechanismCount = 38;
 
 // Bit n is Mechanism(n); a set bit means: leave it out.
 using SwitchMask = std::uint64_t;
@@ -104,8 +105,9 @@ inline constexpr std::array<std::string_view, kMechanismCount> kMechanismNames =
     "supervisor_confine",
     "generated_etc",
     "path_beneath",
+    "gateway_rules",
 };
-static_assert(static_cast<std::size_t>(Mechanism::kPathBeneath) + 1 == kMechanismCount);
+static_assert(static_cast<std::size_t>(Mechanism::kGatewayRules) + 1 == kMechanismCount);
 
 constexpr std::string_view to_string(Mechanism mechanism) {
   return kMechanismNames[static_cast<std::size_t>(mechanism)];
