@@ -37,6 +37,9 @@ namespace image {
 struct ImageRef;
 struct KeptLayer;
 }  // namespace image
+namespace wall {
+struct Gateway;
+}  // namespace wall
 
 // Steers a command while run() waits for it: from a callback, another thread or a signal handler.
 // Every call is async-signal-safe and keeps errno. What is asked while no command runs is kept for
@@ -264,6 +267,11 @@ class Sandbox {
   // With CreateOptions::egress_listener, once: the listener on 127.0.0.1:3128 inside; whoever
   // accepts from it is outside. Error: failed_precondition where there is none to take.
   Result<Fd> take_egress_listener();
+  // With CreateOptions::gateway, once: the sockets that all the sandbox's packets end in
+  // (wall/handouts.h). Nobody else has them: whoever closes them takes the sandbox's network away,
+  // and what is not answered by them is refused inside. Error: failed_precondition where there are
+  // none to take.
+  Result<wall::Gateway> take_gateway();
 
   // Ends everything inside and waits until it is removed. Error: internal, naming what could not be
   // removed. A second call does nothing. The process that did the removing ends a moment later and
@@ -302,6 +310,12 @@ struct CreateOptions {
   // Sandbox::take_egress_listener() is wanted: without it nothing listens and nothing inside
   // reaches anything. Only with Life::kOwner.
   bool egress_listener = false;
+  // Sandbox::take_gateway() is wanted: the sandbox has an interface and a name server, behind which
+  // is what its maker does with the gateway's sockets, and nothing else. With any life; a sandbox
+  // that outlives whoever holds them has no network from then on. create() fails with
+  // failed_precondition where this host lacks what it takes (`caisson doctor`).
+  enum class Gateway : bool { kNo, kYes };
+  Gateway gateway = Gateway::kNo;
   // This image instead of the one that the spec names, which is then only what the sandbox says it
   // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.
   const image::ImageRef* root = nullptr;

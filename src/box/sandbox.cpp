@@ -201,6 +201,7 @@ struct Sandbox::State {
   // What the sandbox handed out and nobody has taken yet.
   std::optional<image::KeptLayer> kept_layer;
   Fd egress_listener;
+  wall::Gateway gateway;
   bool closed = false;
 
   // What a command leaves open is the spec's and the image's; the supervisor adds variables and the
@@ -223,9 +224,11 @@ Status Sandbox::State::take_handouts(wall::Handouts handouts, const CreateOption
                                      bool on_disk) {
   // A kept sandbox's stay with it: hold_layer().
   const bool takes_layer = options.keep_layer && options.life == Life::kOwner;
-  if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != options.egress_listener)
+  if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != options.egress_listener ||
+      handouts.gateway.valid() != (options.gateway == CreateOptions::Gateway::kYes))
     return fail(Error::internal("the launcher handed out something else than was asked for"));
   egress_listener = std::move(handouts.egress);
+  gateway = std::move(handouts.gateway);
   if (!takes_layer) return {};
   kept_layer = layer_of(std::move(handouts));
   kept_layer->vanishes = on_disk;
@@ -352,6 +355,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   plan.life = options.life;
   plan.keep_layer = options.keep_layer ? 1 : 0;
   plan.egress = options.egress_listener ? 1 : 0;
+  if (options.gateway == CreateOptions::Gateway::kYes) plan.network = wall::PlanNetwork::kGateway;
   // What is copied in has to be there before the command is.
   const Command* first = copied.empty() ? options.first_command : nullptr;
   plan.single = first != nullptr && options.only_command && spec->outputs.empty() ? 1 : 0;
@@ -454,6 +458,13 @@ Result<Fd> Sandbox::take_egress_listener() {
         Error::precondition("take_egress_listener: this sandbox was not created with "
                             "egress_listener, or its listener was taken already"));
   return std::move(state_->egress_listener);
+}
+
+Result<wall::Gateway> Sandbox::take_gateway() {
+  if (!state_->gateway.valid())
+    return fail(Error::precondition(
+        "take_gateway: this sandbox was not created with a gateway, or it was taken already"));
+  return std::move(state_->gateway);
 }
 
 Result<RunResult> Sandbox::run(const Command& command, const RunOptions& options) {

@@ -98,6 +98,11 @@ std::string shadow(const HostUser& user) {
   return text;
 }
 
+std::string nsswitch(std::string_view hosts) {
+  return "passwd: files\ngroup: files\nshadow: files\nhosts: " + std::string(hosts) +
+         "\nnetworks: files\nprotocols: files\nservices: files\n";
+}
+
 bool acceptable(const struct stat& status) {
   if (status.st_uid != 0 || (status.st_mode & S_IWOTH) != 0) return false;
   if (S_ISREG(status.st_mode)) return (status.st_mode & S_IROTH) != 0;
@@ -138,29 +143,36 @@ Result<bool> has_secret_name(int directory_fd) {
 
 }  // namespace
 
-std::vector<GeneratedFile> sandbox_files(std::string_view hostname, std::string_view machine_id) {
+std::vector<GeneratedFile> sandbox_files(std::string_view hostname, std::string_view machine_id,
+                                         std::string_view name_server) {
   const std::string name(hostname);
+  // It is beside the sandbox, and answers at once or not at all.
+  const std::string resolver = name_server.empty() ? "# This sandbox has no name server.\n"
+                                                   : "nameserver " + std::string(name_server) +
+                                                         "\noptions timeout:2 attempts:2\n";
   return {
       {"/etc/hostname", 0644, name + "\n"},
       {"/etc/hosts", 0644,
        "127.0.0.1 localhost\n127.0.1.1 " + name + "\n::1 localhost ip6-localhost ip6-loopback\n"},
-      {"/etc/resolv.conf", 0644, "# This sandbox has no name server.\n"},
+      {"/etc/resolv.conf", 0644, resolver},
       {"/etc/machine-id", 0444, std::string(machine_id) + "\n"},
   };
 }
 
+GeneratedFile nsswitch_with_dns() {
+  return {"/etc/nsswitch.conf", 0644, nsswitch("files dns")};
+}
+
 std::vector<GeneratedFile> host_files(std::string_view hostname, std::string_view machine_id,
                                       const HostUser& user) {
-  std::vector<GeneratedFile> files = sandbox_files(hostname, machine_id);
+  std::vector<GeneratedFile> files = sandbox_files(hostname, machine_id, "");
   auto add = [&](std::string_view path, std::string_view contents, mode_t mode = 0644) {
     files.push_back({"/etc/" + std::string(path), mode, std::string(contents)});
   };
   add("passwd", passwd(user));
   add("group", group(user));
   add("shadow", shadow(user), 0640);
-  add("nsswitch.conf",
-      "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\n"
-      "protocols: files\nservices: files\n");
+  add("nsswitch.conf", nsswitch("files"));
   add("host.conf", "multi on\n");
   add("services", kServices);
   add("protocols", kProtocols);

@@ -36,8 +36,13 @@ struct HostUser {
 };
 
 // The files that differ per sandbox: /etc/hosts, hostname, resolv.conf, machine-id. `machine_id` is
-// 32 hexadecimal digits. Both are the caller's and valid already (the spec checks the host name).
-std::vector<GeneratedFile> sandbox_files(std::string_view hostname, std::string_view machine_id);
+// 32 hexadecimal digits, `name_server` an address or empty. All are the caller's and valid already
+// (the spec checks the host name).
+std::vector<GeneratedFile> sandbox_files(std::string_view hostname, std::string_view machine_id,
+                                         std::string_view name_server);
+// The `host` image's nsswitch.conf for a sandbox with a name server; host_files() has the other
+// one, with which nobody asks for one and waits.
+GeneratedFile nsswitch_with_dns();
 
 // Everything that the `host` image's /etc has of its own: sandbox_files() and passwd, group, shadow
 // (locked), nsswitch.conf, services, protocols, shells, profile, bash.bashrc, os-release and more.

@@ -47,11 +47,21 @@ std::set<std::string> words_of(const std::string& text) {
 }
 
 TEST(HostEtc, TheSandboxsOwnFilesHoldWhatWasGiven) {
-  const auto files = sandbox_files("box", kMachine);
+  const auto files = sandbox_files("box", kMachine, "");
   EXPECT_EQ(contents_of(files, "/etc/hostname"), "box\n");
   EXPECT_THAT(contents_of(files, "/etc/hosts"), HasSubstr("127.0.1.1 box\n"));
   EXPECT_EQ(contents_of(files, "/etc/machine-id"), std::string(kMachine) + "\n");
   EXPECT_EQ(contents_of(files, "/etc/resolv.conf").find("nameserver"), std::string::npos);
+}
+
+TEST(HostEtc, ANameServerIsNamedAndAsked) {
+  const auto files = sandbox_files("box", kMachine, "10.200.0.1");
+  EXPECT_TRUE(contents_of(files, "/etc/resolv.conf").starts_with("nameserver 10.200.0.1\n"));
+  EXPECT_THAT(nsswitch_with_dns().contents, HasSubstr("\nhosts: files dns\n"));
+  EXPECT_EQ(nsswitch_with_dns().path, "/etc/nsswitch.conf");
+  // Nobody asks where there is none.
+  EXPECT_THAT(contents_of(host_files("box", kMachine), "/etc/nsswitch.conf"),
+              HasSubstr("\nhosts: files\n"));
 }
 
 TEST(HostEtc, HasTheAccountsThatProgramsExpect) {

@@ -181,9 +181,10 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
       return fail(error);
     }
     {
-      // A kept sandbox's stay with it, for whoever asks (kHold).
-      const wall::Handouts handouts =
-          plan.life == Life::kKept ? wall::Handouts() : made.take_handouts();
+      // A gateway is its maker's. A kept sandbox's layer stays with it, for whoever asks (kHold).
+      wall::Gateway gateway = made.take_gateway();
+      wall::Handouts handouts = plan.life == Life::kKept ? wall::Handouts() : made.take_handouts();
+      handouts.gateway = std::move(gateway);
       TRY(sys::send_message(control_fd, std::string(1, '\0') + wall::encode_handouts(handouts),
                             wall::descriptors_of(handouts)));
     }

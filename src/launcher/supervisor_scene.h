@@ -112,6 +112,7 @@ class FakeBox final : public wall::Box {
     if (!born) return fail(Error::internal("not born"));
     return {};
   }
+  wall::Gateway take_gateway() override { return {}; }
   wall::Handouts take_handouts() override {
     wall::Handouts handouts;
     if (!state_.hands_out) return handouts;

@@ -1,5 +1,6 @@
 #include "wall/handouts.h"
 
+#include <array>
 #include <utility>
 
 namespace caisson::wall {
@@ -7,21 +8,32 @@ namespace {
 
 // A digit for each descriptor that may be there, one for the kind of attributes, then the maps with
 // a NUL between them.
-constexpr std::size_t kHead = 4;
+constexpr std::size_t kFiles = 7;
+constexpr std::size_t kHead = kFiles + 1;
+
+template <typename File, typename Given>
+std::array<File*, kFiles> files_of(Given& handouts) {
+  return {&handouts.layer,
+          &handouts.record,
+          &handouts.egress,
+          &handouts.gateway.tcp,
+          &handouts.gateway.dns_udp,
+          &handouts.gateway.dns_tcp,
+          &handouts.gateway.namespace_fd};
+}
 
 }  // namespace
 
 std::string encode_handouts(const Handouts& handouts) {
   std::string text;
-  for (const bool there : {handouts.layer.valid(), handouts.record.valid(), handouts.egress.valid(),
-                           handouts.trusted_attributes})
-    text += there ? '1' : '0';
+  for (const Fd* file : files_of<const Fd>(handouts)) text += file->valid() ? '1' : '0';
+  text += handouts.trusted_attributes ? '1' : '0';
   return text + handouts.uid_lines + '\0' + handouts.gid_lines;
 }
 
 std::vector<int> descriptors_of(const Handouts& handouts) {
   std::vector<int> numbers;
-  for (const Fd* file : {&handouts.layer, &handouts.record, &handouts.egress}) {
+  for (const Fd* file : files_of<const Fd>(handouts)) {
     if (file->valid()) numbers.push_back(file->get());
   }
   return numbers;
@@ -37,13 +49,18 @@ Result<Handouts> decode_handouts(std::string_view text, std::vector<Fd> descript
   }
   Handouts handouts;
   std::size_t next = 0;
-  Fd* const places[] = {&handouts.layer, &handouts.record, &handouts.egress};
-  for (std::size_t i = 0; i < std::size(places); ++i) {
+  const auto places = files_of<Fd>(handouts);
+  for (std::size_t i = 0; i < places.size(); ++i) {
     if (text[i] == '0') continue;
     if (next == descriptors.size()) return malformed();
     *places[i] = std::move(descriptors[next++]);
   }
-  if (next != descriptors.size() || handouts.layer.valid() != handouts.record.valid())
+  const Gateway& gateway = handouts.gateway;
+  const bool whole_gateway = gateway.dns_udp.valid() == gateway.valid() &&
+                             gateway.dns_tcp.valid() == gateway.valid() &&
+                             gateway.namespace_fd.valid() == gateway.valid();
+  if (next != descriptors.size() || handouts.layer.valid() != handouts.record.valid() ||
+      !whole_gateway)
     return malformed();
   handouts.trusted_attributes = text[kHead - 1] == '1';
   handouts.uid_lines = text.substr(kHead, end - kHead);

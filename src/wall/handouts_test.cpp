@@ -39,7 +39,26 @@ TEST(Handouts, ComeBackAsTheyWere) {
   ASSERT_TRUE(again.has_value());
   EXPECT_TRUE(again->egress.valid());
   EXPECT_FALSE(again->layer.valid());
+  EXPECT_FALSE(again->gateway.valid());
   EXPECT_TRUE(decode_handouts(encode_handouts({}), {}).has_value());
+}
+
+TEST(Handouts, AGatewayComesBackWholeAndInOrder) {
+  Handouts handouts;
+  Gateway& gateway = handouts.gateway;
+  Fd* const files[] = {&gateway.tcp, &gateway.dns_udp, &gateway.dns_tcp, &gateway.namespace_fd};
+  // Each is known again by what it counts.
+  std::uint64_t count = 0;
+  for (Fd* const file : files) *file = Fd(::eventfd(static_cast<unsigned>(++count), EFD_CLOEXEC));
+  auto again = decode_handouts(encode_handouts(handouts), copies(descriptors_of(handouts)));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->gateway.valid());
+  std::uint64_t expected = 0;
+  for (const Fd* file : {&again->gateway.tcp, &again->gateway.dns_udp, &again->gateway.dns_tcp,
+                         &again->gateway.namespace_fd}) {
+    ASSERT_EQ(::read(file->get(), &count, sizeof count), static_cast<ssize_t>(sizeof count));
+    EXPECT_EQ(count, ++expected);
+  }
 }
 
 TEST(Handouts, RefuseWhatDoesNotBelongTogether) {
@@ -49,16 +68,21 @@ TEST(Handouts, RefuseWhatDoesNotBelongTogether) {
     return decode_handouts(text, std::move(files)).has_value();
   };
   using namespace std::string_view_literals;
-  EXPECT_TRUE(decode("1100\0"sv, 2));
+  EXPECT_TRUE(decode("11000000\0"sv, 2));
   EXPECT_FALSE(decode(""sv, 0));
-  EXPECT_FALSE(decode("1100"sv, 2));
-  EXPECT_FALSE(decode("110\0"sv, 2));
-  EXPECT_FALSE(decode("2100\0"sv, 2));
-  EXPECT_FALSE(decode("1100\0"sv, 1));
-  EXPECT_FALSE(decode("1100\0"sv, 3));
-  EXPECT_FALSE(decode("1000\0"sv, 1));
-  EXPECT_FALSE(decode("0100\0"sv, 1));
-  EXPECT_FALSE(decode(std::string("0000") + std::string(kMostHandoutText, '1') + '\0', 0));
+  EXPECT_FALSE(decode("11000000"sv, 2));
+  EXPECT_FALSE(decode("1100000\0"sv, 2));
+  EXPECT_FALSE(decode("21000000\0"sv, 2));
+  EXPECT_FALSE(decode("11000000\0"sv, 1));
+  EXPECT_FALSE(decode("11000000\0"sv, 3));
+  EXPECT_FALSE(decode("10000000\0"sv, 1));
+  EXPECT_FALSE(decode("01000000\0"sv, 1));
+  // A part of a gateway.
+  EXPECT_TRUE(decode("00011110\0"sv, 4));
+  for (const std::string_view part :
+       {"00011100\0"sv, "00011010\0"sv, "00010110\0"sv, "00001110\0"sv})
+    EXPECT_FALSE(decode(part, 3));
+  EXPECT_FALSE(decode(std::string("00000000") + std::string(kMostHandoutText, '1') + '\0', 0));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 6;
+constexpr std::uint16_t kVersion = 7;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -42,6 +42,9 @@ class Writer {
     number(static_cast<std::uint8_t>(value), name);
   }
   void life(const Life& value, std::string_view name) {
+    number(static_cast<std::uint8_t>(value), name);
+  }
+  void network(const PlanNetwork& value, std::string_view name) {
     number(static_cast<std::uint8_t>(value), name);
   }
   std::string take() { return std::move(out_); }
@@ -99,6 +102,12 @@ class Reader {
     below(byte, kLives, name);
     value = static_cast<Life>(ok() ? byte : 0);
   }
+  void network(PlanNetwork& value, std::string_view name) {
+    std::uint8_t byte = 0;
+    number(byte, name);
+    below(byte, 2, name);
+    value = static_cast<PlanNetwork>(ok() ? byte : 0);
+  }
 
   void below(std::uint64_t value, std::uint64_t end, std::string_view name) {
     if (value < end) return;
@@ -147,6 +156,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.single, "single");
   archive.number(plan.keep_layer, "keep_layer");
   archive.number(plan.egress, "egress");
+  archive.network(plan.network, "network");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
   archive.number(plan.pids, "pids");

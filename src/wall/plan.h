@@ -24,6 +24,11 @@ enum class PlanImage : std::uint8_t {
   kMount = 2,      // a detached, read-only mount that is this sandbox's own: root alone
 };
 
+enum class PlanNetwork : std::uint8_t {
+  kNone = 0,     // the loopback alone
+  kGateway = 1,  // and a wire to a gateway, whose sockets are handed out (handouts.h)
+};
+
 // A root directory of an image, one of a stack of overlay's lower directories; the fields are as
 // the plan's own of the uppermost.
 struct PlanRoot {
@@ -71,6 +76,7 @@ struct Plan {
   // What set-up hands out to whoever asked (handouts.h): the overlay's upper directory; a listener
   // in the sandbox's network namespace.
   std::uint8_t keep_layer = 0, egress = 0;
+  PlanNetwork network = PlanNetwork::kNone;
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;

@@ -39,6 +39,7 @@ Plan full_plan() {
   plan.single = 1;
   plan.keep_layer = 1;
   plan.egress = 1;
+  plan.network = PlanNetwork::kGateway;
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
   plan.pids = 64;
@@ -94,6 +95,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->single, plan.single);
   EXPECT_EQ(decoded->keep_layer, plan.keep_layer);
   EXPECT_EQ(decoded->egress, plan.egress);
+  EXPECT_EQ(decoded->network, plan.network);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
   EXPECT_EQ(decoded->pids, plan.pids);
@@ -186,7 +188,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 9;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 6"));
+              HasSubstr("plan: version: found 9; allowed is 7"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -253,6 +255,7 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.single = 2; }, "plan: single: found 2"},
       {[](Plan& p) { p.keep_layer = 2; }, "plan: keep_layer: found 2; allowed is 0 to 1"},
       {[](Plan& p) { p.egress = 2; }, "plan: egress: found 2"},
+      {[](Plan& p) { p.network = static_cast<PlanNetwork>(2); }, "plan: network: found 2"},
       {[](Plan& p) { p.cpu_milli = 9; }, "plan: cpus: found 9; allowed is 0 (unlimited) or 10"},
       {[](Plan& p) { p.memory = 1; }, "plan: memory: found 1"},
       {[](Plan& p) { p.pids = 1; }, "plan: pids: found 1"},

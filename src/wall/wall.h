@@ -90,7 +90,9 @@ class Box {
   // Waits until the guest has been born; the error is that of a build whose last part, which goes
   // on while the caller confines itself, has failed. What is sent to the guest before waits for it.
   virtual Status await_birth() = 0;
-  // After that, once: what the plan asked to have handed out.
+  // After that, once each: the gateway, where the plan asked for one, and what else it asked to
+  // have handed out.
+  virtual Gateway take_gateway() = 0;
   virtual Handouts take_handouts() = 0;
 };
 

@@ -137,6 +137,7 @@ class NamespaceBox final : public Box {
   }
   int birth_fd() const override { return parts_.report.get(); }
   Status await_birth() override;
+  Gateway take_gateway() override { return std::move(handouts_.gateway); }
   Handouts take_handouts() override { return std::move(handouts_); }
   Status confine() override {
     return confine_supervisor({.change_ids = parts_.ids_mode == IdMode::kRoot,

@@ -18,8 +18,14 @@
 namespace caisson::wall {
 namespace {
 
-// No step's name begins like this.
+// No step's name begins like these.
 const std::string kBorn = "ok ";
+const std::string kLacking = "! ";  // before the sentence of a failed precondition
+
+Error failure_of(std::string_view sentence) {
+  if (!sentence.starts_with(kLacking)) return Error::internal(std::string(sentence));
+  return Error::precondition(std::string(sentence.substr(kLacking.size())));
+}
 
 // A writable grant whose files cannot be the command's.
 Error unmapped_grant(int path_fd, const Error& why) {
@@ -174,13 +180,18 @@ Status send_birth(int socket_fd, int layer_fd, int boot_id_fd, const Handouts& h
 }
 
 void send_stillbirth(int socket_fd, const Error& why) {
-  (void)sys::send_message(socket_fd, why.message(), {});
+  const bool lacking = why.code() == Code::kFailedPrecondition;
+  const std::string sentence = (lacking ? kLacking : "") + why.message();
+  (void)sys::send_message(socket_fd, sentence.substr(0, kMostHandoutText), {});
 }
 
 Result<Birth> receive_birth(int socket_fd) {
   TRY_ASSIGN(sys::Message answer, sys::recv_message(socket_fd, kMostHandoutText));
   if (answer.bytes.empty()) return fail(Error::internal("in setup: the setup child died"));
-  if (!answer.bytes.starts_with(kBorn)) return fail(Error::internal("in " + answer.bytes));
+  if (!answer.bytes.starts_with(kBorn)) {
+    Error why = failure_of(answer.bytes);
+    return fail(Error(why.code(), "in " + why.message()));
+  }
   if (answer.descriptors.size() < 2)
     return fail(Error::internal("in setup: no writable layer came back"));
   Birth birth;
@@ -190,6 +201,29 @@ Result<Birth> receive_birth(int socket_fd) {
   TRY_ASSIGN(birth.handouts, decode_handouts(std::string_view(answer.bytes).substr(kBorn.size()),
                                              std::move(answer.descriptors)));
   return birth;
+}
+
+Status send_spaces(int socket_fd, const Gateway& gateway) {
+  std::vector<int> descriptors;
+  if (gateway.valid())
+    descriptors = {gateway.tcp.get(), gateway.dns_udp.get(), gateway.dns_tcp.get(),
+                   gateway.namespace_fd.get()};
+  return sys::send_message(socket_fd, kBorn, descriptors);
+}
+
+Result<Gateway> receive_spaces(int socket_fd) {
+  TRY_ASSIGN(sys::Message word, sys::recv_message(socket_fd, kMostHandoutText));
+  if (word.bytes.empty()) return fail(Error::internal("the namespaces' maker died"));
+  if (word.bytes != kBorn) return fail(failure_of(word.bytes));
+  Gateway gateway;
+  std::vector<Fd>& files = word.descriptors;
+  if (files.empty()) return gateway;
+  if (files.size() != 4) return fail(Error::internal("a socket of the gateway did not arrive"));
+  gateway.tcp = std::move(files[0]);
+  gateway.dns_udp = std::move(files[1]);
+  gateway.dns_tcp = std::move(files[2]);
+  gateway.namespace_fd = std::move(files[3]);
+  return gateway;
 }
 
 }  // namespace caisson::wall

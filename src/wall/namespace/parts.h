@@ -45,7 +45,13 @@ struct Birth {
 Status send_birth(int socket_fd, int layer_fd, int boot_id_fd, const Handouts& handouts);
 // The failed step's sentence instead.
 void send_stillbirth(int socket_fd, const Error& why);
-// Waits. Error: that sentence, or that the child died.
+// Waits. Error: that sentence, or that the child died. It is failed_precondition where this host
+// lacks something, else internal.
 Result<Birth> receive_birth(int socket_fd);
+
+// The word of the setup child's own child (setup.cpp): the namespaces are made, here is the gateway
+// where there is one; or send_stillbirth(). receive_spaces() waits.
+Status send_spaces(int socket_fd, const Gateway& gateway);
+Result<Gateway> receive_spaces(int socket_fd);
 
 }  // namespace caisson::wall

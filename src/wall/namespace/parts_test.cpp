@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
@@ -31,6 +32,58 @@ Ids root_ids() {
   ids.outer_uids = ids.outer_gids = {{0, kGuest, 1}, {1, kBlock, 65536}};
   ids.inner_uids = ids.inner_gids = {{0, 1, 65536}};
   return ids;
+}
+
+// What one end of a pair says and the other makes of it.
+class Words : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    here_ = Fd(ends[0]);
+    there_ = Fd(ends[1]);
+  }
+  Fd here_, there_;
+};
+
+TEST_F(Words, AStillbirthKeepsWhetherTheHostLacksSomething) {
+  send_stillbirth(there_.get(), Error::precondition("gateway: no veth"));
+  auto birth = receive_birth(here_.get());
+  ASSERT_FALSE(birth.has_value());
+  EXPECT_EQ(birth.error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(birth.error().message(), "in gateway: no veth");
+  send_stillbirth(there_.get(), Error::invalid("etc: fault"));
+  birth = receive_birth(here_.get());
+  ASSERT_FALSE(birth.has_value());
+  EXPECT_EQ(birth.error().code(), Code::kInternal);
+  EXPECT_EQ(birth.error().message(), "in etc: fault");
+  there_.reset();
+  EXPECT_THAT(receive_birth(here_.get()).error().message(), HasSubstr("the setup child died"));
+}
+
+TEST_F(Words, SpacesComeWithAGatewayOrWithout) {
+  ASSERT_TRUE(send_spaces(there_.get(), {}).has_value());
+  EXPECT_FALSE(receive_spaces(here_.get())->valid());
+  const auto file = [] { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
+  ASSERT_TRUE(send_spaces(there_.get(), {file(), file(), file(), file()}).has_value());
+  const auto spaces = receive_spaces(here_.get());
+  ASSERT_TRUE(spaces.has_value());
+  EXPECT_TRUE(spaces->tcp.valid() && spaces->dns_udp.valid() && spaces->dns_tcp.valid() &&
+              spaces->namespace_fd.valid());
+}
+
+TEST_F(Words, SpacesThatWereNotMadeSayWhy) {
+  send_stillbirth(there_.get(), Error::precondition("gateway: no nftables"));
+  auto spaces = receive_spaces(here_.get());
+  ASSERT_FALSE(spaces.has_value());
+  EXPECT_EQ(spaces.error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(spaces.error().message(), "gateway: no nftables");
+  const Fd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int one[] = {file.get()};
+  ASSERT_TRUE(sys::send_message(there_.get(), "ok ", one).has_value());
+  EXPECT_THAT(receive_spaces(here_.get()).error().message(), HasSubstr("did not arrive"));
+  there_.reset();
+  EXPECT_THAT(receive_spaces(here_.get()).error().message(), HasSubstr("maker died"));
 }
 
 // A program that says what its effective user is: its exit status, 0 for root, else 1.

@@ -14,10 +14,9 @@
 #include "base/kernel_abi.h"
 #include "base/secret.h"
 #include "base/sys.h"
-#include "image/host_etc.h"
-#include "image/host_etc_cache.h"
 #include "wall/namespace/layer.h"
 #include "wall/namespace/masks.h"
+#include "wall/namespace/own_etc.h"
 
 namespace caisson::wall {
 namespace {
@@ -77,10 +76,6 @@ Status check_mount_points(int root_fd) {
                                       "; allowed is a directory, or nothing of that name"));
   }
   return {};
-}
-
-std::string etc_name(const image::GeneratedFile& file) {
-  return file.path.substr(sizeof "/etc/" - 1);
 }
 
 // What /dev holds besides its nodes.
@@ -305,8 +300,9 @@ Status RootBuilder::make_upper_etc(int assembly_fd, std::string_view lowers) {
 }
 
 Status RootBuilder::write_own_files(int etc_fd) {
-  for (const image::GeneratedFile& file : image::sandbox_files(plan_.hostname, random_hex(32)))
-    TRY(write_new(etc_fd, etc_name(file).c_str(), file.contents, file.mode));
+  for (const image::GeneratedFile& file : own_etc_files(plan_)) {
+    TRY(write_new(etc_fd, std::string(etc_name(file)).c_str(), file.contents, file.mode));
+  }
   return {};
 }
 
@@ -500,10 +496,8 @@ Status RootBuilder::make_etc() {
   }
   TRY(sys::move_mount(kept.get(), etc.get(), ""));
   TRY_ASSIGN(const Fd shown, open_path(root_.get(), "etc"));
-  for (const image::GeneratedFile& file : image::sandbox_files(plan_.hostname, random_hex(32))) {
-    // The kept files are those of the default host name; only the machine id always differs.
-    const std::string name = etc_name(file);
-    if (plan_.hostname == image::kDefaultHostname && name != "machine-id") continue;
+  for (const image::GeneratedFile& file : files_over_kept_etc(plan_)) {
+    const std::string name(etc_name(file));
     const std::string source = "etc-" + name;
     TRY(write_new(layer_.get(), source.c_str(), file.contents, file.mode));
     TRY_ASSIGN(const Fd written, open_path(AT_FDCWD, std::string(kAssembly) + "/" + source));

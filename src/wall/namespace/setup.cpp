@@ -20,6 +20,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "wall/namespace/gateway.h"
 #include "wall/namespace/keep_layer.h"
 
 namespace caisson::wall {
@@ -44,6 +45,7 @@ class Setup {
   Status enter_namespaces();
   Status make_proc();
   Status start_helper();
+  void tell_spaces(int socket_fd);
   Status make_spaces();
   Status take_spaces();
   Status make_egress_listener();
@@ -57,7 +59,7 @@ class Setup {
   Fd proc_;
   Fd sysctls_;  // /proc/sys, writable by way of this alone
   pid_t helper_ = -1;
-  Fd helper_says_;  // one message: "ok", or what failed
+  Fd helper_says_;  // one message: receive_spaces()
   Fd inner_;        // user namespace N
   Fd cgroup_ns_;    // the commands'; invalid: ours
   int layer_fd_ = -1, boot_id_fd_ = -1;
@@ -140,17 +142,31 @@ Status Setup::start_helper() {
   if (low > 3) ::close_range(3, low - 1, 0);
   if (high > low + 1) ::close_range(low + 1, high - 1, 0);
   ::close_range(high + 1, ~0u, 0);
-  const auto made = make_spaces();
-  const std::string word = made ? "ok" : steps_.name(made.error()).message();
-  (void)sys::send_message(there.get(), word, {});
+  tell_spaces(there.get());
   for (;;) ::pause();
+}
+
+// In the helper. No copy of a socket stays behind.
+void Setup::tell_spaces(int socket_fd) {
+  auto told = make_spaces();
+  if (told) told = send_spaces(socket_fd, handouts_.gateway);
+  if (!told) send_stillbirth(socket_fd, steps_.name(std::move(told).error()));
+  handouts_.gateway = {};
 }
 
 // In the helper.
 Status Setup::make_spaces() {
   TRY(steps_.enter("network"));
+  const bool has_gateway = plan_.network == PlanNetwork::kGateway;
+  if (has_gateway && off(Mechanism::kNetNamespace))
+    return fail(Error::precondition("a gateway needs a network namespace of the sandbox's own"));
   if (!off(Mechanism::kNetNamespace)) {
-    if (::unshare(CLONE_NEWNET) != 0) return fail_errno("unshare network namespace");
+    if (has_gateway) {
+      TRY(steps_.enter("gateway"));
+      TRY_ASSIGN(handouts_.gateway, make_gateway(plan_.switches));
+    } else if (::unshare(CLONE_NEWNET) != 0) {
+      return fail_errno("unshare network namespace");
+    }
     const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!socket.valid()) return fail_errno("socket");
     ifreq request{};
@@ -172,9 +188,7 @@ Status Setup::make_spaces() {
 Status Setup::take_spaces() {
   TRY(steps_.enter("spaces"));
   const auto take = [&]() -> Status {
-    TRY_ASSIGN(const sys::Message word, sys::recv_message(helper_says_.get(), 4096));
-    if (word.bytes.empty()) return fail(Error::internal("the namespaces' maker died"));
-    if (word.bytes != "ok") return fail(Error::internal(word.bytes));
+    TRY_ASSIGN(handouts_.gateway, receive_spaces(helper_says_.get()));
     const std::string spaces = std::to_string(helper_) + "/ns/";
     const auto open_space = [&](const char* name) -> Result<Fd> {
       Fd space(::openat(proc_.get(), (spaces + name).c_str(), O_RDONLY | O_CLOEXEC));
@@ -189,6 +203,8 @@ Status Setup::take_spaces() {
       TRY_ASSIGN(cgroup_ns_, open_space("cgroup"));
     }
     if (off(Mechanism::kNetNamespace)) return {};
+    if (handouts_.gateway.valid())
+      TRY(settle_gateway(handouts_.gateway.namespace_fd.get(), sysctls_.get()));
     TRY_ASSIGN(const Fd network, open_space("net"));
     if (::setns(network.get(), CLONE_NEWNET) != 0) return fail_errno("setns network namespace");
     // Ordinary programs bind any port and ping in a network of their own.
