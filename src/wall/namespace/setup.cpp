@@ -30,6 +30,20 @@ constexpr int kChannelFd = 3;
 constexpr int kUsernsFd = 4;
 constexpr int kCgroupNsFd = 5;
 
+// All groups of N, as U numbers them. The kernel takes the range as the host's numbers: as root U's
+// own 0 lies above all the others there, and a range that begins with it would be empty.
+const char* ping_groups(IdMode mode) {
+  switch (mode) {
+    case IdMode::kRoot:
+      return "1 65536";
+    case IdMode::kRange:
+      return "0 65536";
+    case IdMode::kSingle:
+      return "0 0";
+  }
+  return "";
+}
+
 class Setup {
  public:
   explicit Setup(SetupInput input)
@@ -209,7 +223,8 @@ Status Setup::take_spaces() {
     if (::setns(network.get(), CLONE_NEWNET) != 0) return fail_errno("setns network namespace");
     // Ordinary programs bind any port and ping in a network of their own.
     TRY(sys::write_file(sysctls_.get(), "net/ipv4/ip_unprivileged_port_start", "0"));
-    (void)sys::write_file(sysctls_.get(), "net/ipv4/ping_group_range", "0 65535");
+    (void)sys::write_file(sysctls_.get(), "net/ipv4/ping_group_range",
+                          ping_groups(input_.ids.mode));
     return {};
   };
   const auto taken = take();
