@@ -416,6 +416,40 @@ Finding time_namespace(const HostFacts& facts) {
                  "A kernel built with CONFIG_TIME_NS, 5.6 or newer, has it.");
 }
 
+Finding gateway(const HostFacts& facts) {
+  const char* feature = "network gateway";
+  struct Piece {
+    Probe probe;
+    const char* name;
+    const char* remedy;
+  };
+  constexpr Piece kPieces[] = {
+      {Probe::kIpv6, "IPv6", "Start the kernel without ipv6.disable=1."},
+      {Probe::kVeth, "pairs of virtual Ethernet devices", "sudo modprobe veth"},
+      {Probe::kNftRedirect, "nftables rules that redirect",
+       "sudo modprobe -a nf_tables nft_chain_nat nft_redir"},
+      {Probe::kNftReject, "nftables rules that refuse",
+       "sudo modprobe -a nf_tables nft_ct nft_limit nft_reject_inet"}};
+  if (!tried(facts, Probe::kVeth))
+    return limited(feature, "not tried, since user namespaces do not work",
+                   "Make user namespaces work first.");
+  std::string lacking, remedies;
+  for (const Piece& piece : kPieces) {
+    const int error = facts.probes[piece.probe];
+    if (error == 0) continue;
+    lacking +=
+        (lacking.empty() ? "no " : ", no ") + std::string(piece.name) + " (" + reason(error) + ")";
+    remedies += (remedies.empty() ? "" : " ; ") + std::string(piece.remedy);
+  }
+  if (lacking.empty())
+    return works(feature, "a sandbox's packets can be led to a gateway, and nowhere else");
+  return limited(feature, lacking + ": sandboxes have no network but their own loopback",
+                 facts.filtered ? remedies +
+                                      " ; an outer container may forbid it: run caisson "
+                                      "outside of it"
+                                : remedies);
+}
+
 // The wall works where nothing is missing of what it cannot do without.
 Finding namespace_wall(const std::vector<Finding>& features) {
   std::string lacking;
@@ -466,7 +500,7 @@ std::vector<Finding> diagnose(const HostFacts& facts) {
   for (Finding (*examine)(const HostFacts&) :
        {kernel, user_namespaces, fresh_proc, id_ranges, cgroups, io_limits, cgroup_kill, overlay,
         tmpfs_xattrs, quota_layer, idmapped_mounts, erofs, seccomp, landlock, processes,
-        time_namespace})
+        time_namespace, gateway})
     findings.push_back(examine(facts));
   findings.insert(findings.begin(), namespace_wall(findings));
   findings.push_back(gvisor(facts));

@@ -52,6 +52,10 @@ enum class Probe : std::uint8_t {
   kKillable,     // one whose waiting callers can still be killed
   kPidfd,
   kClone3,
+  kIpv6,         // sockets of IPv6
+  kVeth,         // two network namespaces wired to each other
+  kNftRedirect,  // packet rules that redirect
+  kNftReject,    // packet rules that refuse, and that count new connections
   kCount
 };
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include "base/paths.h"
 #include "base/sys.h"
 #include "image/mount.h"
+#include "wall/namespace/gateway.h"
 #include "wall/namespace/layer_quota.h"
 #include "wall/namespace/probe.h"
 
@@ -92,6 +94,28 @@ int try_proc() {
   return proc.has_value() ? 0 : proc.error().error_number();
 }
 
+// The pieces of a sandbox's gateway, each in a network namespace of its own. They are tried one by
+// one, so that what is missing has a name.
+template <typename Body>
+void in_own_network(ProbeResults& results, Probe probe, Body body) {
+  in_child([&] {
+    const Status tried = unshare(CLONE_NEWNET) == 0 ? body() : fail_errno("unshare");
+    // What failed without an errno failed all the same.
+    const int error = error_of(tried);
+    results[probe] = tried.has_value() || error != 0 ? error : EIO;
+  });
+}
+
+void try_gateway(ProbeResults& results) {
+  in_own_network(results, Probe::kIpv6, []() -> Status {
+    const Fd made(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return made.valid() ? Status() : fail_errno("socket");
+  });
+  in_own_network(results, Probe::kVeth, try_wire);
+  in_own_network(results, Probe::kNftRedirect, [] { return try_rules(RulePiece::kRedirect); });
+  in_own_network(results, Probe::kNftReject, [] { return try_rules(RulePiece::kReject); });
+}
+
 // The series that the namespace wall needs, in its order; what follows a failure is not tried.
 void try_namespaces(ProbeResults& results) {
   Status entered = enter_user_namespace();
@@ -102,9 +126,13 @@ void try_namespaces(ProbeResults& results) {
   results[Probe::kRights] = unshare(others) == 0 ? 0 : errno;
   if (results[Probe::kRights] != 0) return;
   results[Probe::kTimeNamespace] = unshare(CLONE_NEWTIME) == 0 ? 0 : errno;
-  in_child([&results] { results[Probe::kProc] = try_proc(); });
-  in_child(
-      [&results] { results[Probe::kNestedNamespace] = unshare(CLONE_NEWUSER) == 0 ? 0 : errno; });
+  // The first child is PID 1 of the new namespace: when it has ended nobody can be forked there.
+  in_child([&results] {
+    results[Probe::kProc] = try_proc();
+    in_child(
+        [&results] { results[Probe::kNestedNamespace] = unshare(CLONE_NEWUSER) == 0 ? 0 : errno; });
+    try_gateway(results);
+  });
   if (Status covered = cover_tmp(); !covered.has_value()) {
     results[Probe::kOverlay] = error_of(covered);
     return;

@@ -493,6 +493,27 @@ TEST(Diagnose, SeccompInsideOtherSandboxes) {
          "seccomp=unconfined");
 }
 
+TEST(Diagnose, AGatewayIsNamedByWhatItLacks) {
+  FakeHost host;
+  HostFacts facts = host.facts();
+  expect(find(facts, "network gateway"), FeatureState::kWorks, "nowhere else", "");
+  facts.probes[Probe::kVeth] = EOPNOTSUPP;
+  expect(
+      find(facts, "network gateway"), FeatureState::kLimited,
+      "no pairs of virtual Ethernet devices (Operation not supported): sandboxes have no network",
+      "sudo modprobe veth");
+  facts.probes[Probe::kVeth] = 0;
+  facts.probes[Probe::kNftRedirect] = facts.probes[Probe::kNftReject] = ENOENT;
+  expect(find(facts, "network gateway"), FeatureState::kLimited, "that redirect", "nft_redir");
+  expect(find(facts, "network gateway"), FeatureState::kLimited, "that refuse", "nft_reject_inet");
+  facts = host.facts();
+  facts.probes[Probe::kIpv6] = EAFNOSUPPORT;
+  facts.filtered = true;
+  expect(find(facts, "network gateway"), FeatureState::kLimited, "no IPv6", "outer container");
+  expect(find(without_user_namespaces(host.facts(), EPERM), "network gateway"),
+         FeatureState::kLimited, "not tried", "user namespaces");
+}
+
 TEST(Diagnose, OtherWallsSayWhatIsThere) {
   FakeHost host;
   host.put("dev/kvm", "");
@@ -535,6 +556,8 @@ TEST(Live, ProbesThisHost) {
   if (facts.probes[Probe::kRights] == 0) {
     EXPECT_NE(facts.probes[Probe::kProc], kNotTried);
     EXPECT_NE(facts.probes[Probe::kOverlay], kNotTried);
+    for (const Probe probe : {Probe::kIpv6, Probe::kVeth, Probe::kNftRedirect, Probe::kNftReject})
+      EXPECT_NE(facts.probes[probe], kNotTried);
   }
   EXPECT_EQ(space("user"), user);
   EXPECT_EQ(space("mnt"), mnt);
