@@ -82,6 +82,21 @@ struct NetworkPolicy {
   bool operator==(const NetworkPolicy&) const = default;
 };
 
+// What a sandbox's gateway did.
+struct NetworkReport {
+  std::uint64_t connections = 0;               // and requests, that were let through
+  std::uint64_t bytes_up = 0, bytes_down = 0;  // from and to the sandbox
+  std::uint64_t refused = 0;                   // connections and requests that were not
+  struct Refusal {
+    std::string target;  // "evil.example.com:443", "GET evil.example.com:80/path"
+    std::string reason;  // a word, perhaps with a sentence behind a colon
+    std::uint64_t count = 0;
+    bool operator==(const Refusal&) const = default;
+  };
+  std::vector<Refusal> refusals;  // in the order of their first; 64 different ones at most
+  bool operator==(const NetworkReport&) const = default;
+};
+
 // How much a policy may hold.
 inline constexpr std::size_t kMaxRules = 512;
 inline constexpr std::size_t kMaxRuleItems = 256;  // of each list of a rule

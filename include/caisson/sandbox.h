@@ -273,6 +273,9 @@ class Sandbox {
   // none to take.
   Result<wall::Gateway> take_gateway();
 
+  // Of a sandbox whose spec has a network, when it was closed: what its gateway did.
+  const std::optional<policy::NetworkReport>& network_report() const;
+
   // Ends everything inside and waits until it is removed. Error: internal, naming what could not be
   // removed. A second call does nothing. The process that did the removing ends a moment later and
   // is reaped when the next sandbox is begun.
@@ -316,6 +319,9 @@ struct CreateOptions {
   // failed_precondition where this host lacks what it takes (`caisson doctor`).
   enum class Gateway : bool { kNo, kYes };
   Gateway gateway = Gateway::kNo;
+  // Where the gateway of a spec's network writes its records, lines of JSON: a file that is open for
+  // appending. -1: nowhere. Borrowed for the call.
+  int audit_fd = -1;
   // This image instead of the one that the spec names, which is then only what the sandbox says it
   // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.
   const image::ImageRef* root = nullptr;

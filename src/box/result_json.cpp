@@ -78,6 +78,20 @@ std::string result_line(const RunResult& result, const ResultContext& context) {
   return json::serialize(result_value(result, context));
 }
 
+json::Value network_value(const policy::NetworkReport& report) {
+  json::Value value = json::Value::object();
+  value.set("connections", report.connections).set("bytes_up", report.bytes_up);
+  value.set("bytes_down", report.bytes_down).set("refused", report.refused);
+  json::Value refusals = json::Value::array();
+  for (const policy::NetworkReport::Refusal& refusal : report.refusals) {
+    json::Value entry = json::Value::object();
+    entry.set("target", refusal.target).set("reason", refusal.reason).set("count", refusal.count);
+    refusals.push(std::move(entry));
+  }
+  value.set("refusals", std::move(refusals));
+  return value;
+}
+
 json::Value result_value(const RunResult& result, const ResultContext& context) {
   const Outcome& outcome = result.outcome;
   json::Value line = json::Value::object();
@@ -110,6 +124,7 @@ json::Value result_value(const RunResult& result, const ResultContext& context) 
   for (std::size_t i = 0; i < kLimits; ++i)
     held.set(to_string(static_cast<Limit>(i)), to_string(outcome.held[i]));
   line.set("held", std::move(held));
+  if (context.network != nullptr) line.set("network", network_value(*context.network));
   return line;
 }
 

@@ -26,11 +26,14 @@ struct ResultContext {
   std::string_view wall, image;
   // Whether the result has captured output to show.
   enum class Output { kShown, kElsewhere } output = Output::kShown;
+  // Of a sandbox with a network; borrowed. Null: it had none.
+  const policy::NetworkReport* network = nullptr;
 };
 // One line, without the line break.
 std::string result_line(const RunResult& result, const ResultContext& context);
 json::Value result_value(const RunResult& result, const ResultContext& context);
 json::Value refusals_value(std::span<const Refusal> refusals);
+json::Value network_value(const policy::NetworkReport& report);
 // The outcome of a result_value() that a server gave. Error: data_loss, where it is none.
 Result<Outcome> outcome_of(const json::Value& result);
 // The same for a failure of our own before a command could run.

@@ -26,6 +26,7 @@
 #include "box/image_plan.h"
 #include "box/launch.h"
 #include "box/layer_directory.h"
+#include "box/network.h"
 #include "box/registry.h"
 #include "box/requests.h"
 #include "box/result_json.h"
@@ -202,6 +203,9 @@ struct Sandbox::State {
   std::optional<image::KeptLayer> kept_layer;
   Fd egress_listener;
   wall::Gateway gateway;
+  // Of the spec's network: it ends with this object.
+  std::unique_ptr<egress::GatewayProcess> network;
+  std::optional<policy::NetworkReport> network_report;
   bool closed = false;
 
   // What a command leaves open is the spec's and the image's; the supervisor adds variables and the
@@ -217,21 +221,20 @@ struct Sandbox::State {
     return full;
   }
   Status copy_grants(const policy::SpecValues& spec, std::vector<box::HostPath>& sources);
-  Status take_handouts(wall::Handouts handouts, const CreateOptions& options, bool on_disk);
+  Status take_handouts(wall::Handouts handouts, const wall::Plan& plan);
 };
 
-Status Sandbox::State::take_handouts(wall::Handouts handouts, const CreateOptions& options,
-                                     bool on_disk) {
+Status Sandbox::State::take_handouts(wall::Handouts handouts, const wall::Plan& plan) {
   // A kept sandbox's stay with it: hold_layer().
-  const bool takes_layer = options.keep_layer && options.life == Life::kOwner;
-  if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != options.egress_listener ||
-      handouts.gateway.valid() != (options.gateway == CreateOptions::Gateway::kYes))
+  const bool takes_layer = plan.keep_layer != 0 && plan.life == Life::kOwner;
+  if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != (plan.egress != 0) ||
+      handouts.gateway.valid() != (plan.network == wall::PlanNetwork::kGateway))
     return fail(Error::internal("the launcher handed out something else than was asked for"));
   egress_listener = std::move(handouts.egress);
   gateway = std::move(handouts.gateway);
   if (!takes_layer) return {};
   kept_layer = layer_of(std::move(handouts));
-  kept_layer->vanishes = on_disk;
+  kept_layer->vanishes = wall::lies_on_disk(plan);
   return {};
 }
 
@@ -282,8 +285,11 @@ Result<Sandbox::Begun> Sandbox::begin() {
 Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& options) {
   TRY(check_wall(spec.values()));
   const bool outlives = options.life != Life::kOwner;
-  if (spec->network.has_value())
-    return fail(Error(Code::kUnimplemented, "network: this version has no gateway"));
+  const bool networked = spec->network.has_value();
+  if (networked && outlives)
+    return fail(Error(Code::kUnimplemented,
+                      "network: a sandbox that outlives its maker has none in this version; "
+                      "allowed is network: deny"));
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
@@ -355,7 +361,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   plan.life = options.life;
   plan.keep_layer = options.keep_layer ? 1 : 0;
   plan.egress = options.egress_listener ? 1 : 0;
-  if (options.gateway == CreateOptions::Gateway::kYes) plan.network = wall::PlanNetwork::kGateway;
+  if (networked || options.gateway == CreateOptions::Gateway::kYes)
+    plan.network = wall::PlanNetwork::kGateway;
   // What is copied in has to be there before the command is.
   const Command* first = copied.empty() ? options.first_command : nullptr;
   plan.single = first != nullptr && options.only_command && spec->outputs.empty() ? 1 : 0;
@@ -389,7 +396,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     TRY(state->connection->progress(POLLOUT));
   }
   TRY_ASSIGN(wall::Handouts handouts, launch.await_up());
-  TRY(state->take_handouts(std::move(handouts), options, wall::lies_on_disk(plan)));
+  TRY(state->take_handouts(std::move(handouts), plan));
+  if (networked) {
+    TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network,
+                                                  std::move(state->gateway), options.audit_fd));
+  }
   state->launch.emplace(std::move(launch));
   auto filled = state->copy_grants(spec.values(), copied);
   Sandbox sandbox(std::move(state));
@@ -458,6 +469,10 @@ Result<Fd> Sandbox::take_egress_listener() {
         Error::precondition("take_egress_listener: this sandbox was not created with "
                             "egress_listener, or its listener was taken already"));
   return std::move(state_->egress_listener);
+}
+
+const std::optional<policy::NetworkReport>& Sandbox::network_report() const {
+  return state_->network_report;
 }
 
 Result<wall::Gateway> Sandbox::take_gateway() {
@@ -566,6 +581,9 @@ Status Sandbox::close() {
   }
   auto ended = state_->launch->wait_end();
   state_->connection.reset();
+  // After its sandbox, so that what that did last is in the report.
+  if (state_->network != nullptr) state_->network_report = box::end_gateway(*state_->network);
+  state_->network.reset();
   return ended;
 }
 

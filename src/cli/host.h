@@ -33,6 +33,8 @@ class HostedSandbox {
   virtual Status resume() = 0;
   virtual Status close() = 0;
   virtual Status end() = 0;
+  // What its network's gateway did, once it is closed; null: it had none.
+  virtual const policy::NetworkReport* network_report() const { return nullptr; }
 };
 
 class Host {

@@ -32,6 +32,10 @@ class LocalSandbox final : public HostedSandbox {
   Status resume() override { return sandbox_.resume(); }
   Status close() override { return sandbox_.close(); }
   Status end() override { return sandbox_.end(); }
+  const policy::NetworkReport* network_report() const override {
+    const auto& report = sandbox_.network_report();
+    return report.has_value() ? &*report : nullptr;
+  }
 
  private:
   Sandbox sandbox_;

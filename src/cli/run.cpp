@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/verdict.h"
@@ -21,7 +22,7 @@
 namespace caisson::cli {
 namespace {
 
-constexpr std::array<Option, 8> kOwnOptions = {{
+constexpr std::array<Option, 9> kOwnOptions = {{
     {.name = "--entrypoint",
      .value = "PROGRAM",
      .help = "Run PROGRAM with the given arguments instead of the image's entrypoint and command; "
@@ -36,11 +37,15 @@ constexpr std::array<Option, 8> kOwnOptions = {{
              "pipe or file it always is."},
     {.name = "--json",
      .help = "Print one line of JSON instead of the output: verdict, usage, "
-             "stdout, stderr, wall, held."},
+             "stdout, stderr, wall, held, network."},
     {.name = "--verdict-file",
      .value = "FILE",
      .help = "Write that line, without the output, to "
              "FILE beside a normal run.",
+     .complete = Complete::kFile},
+    {.name = "--audit",
+     .value = "FILE",
+     .help = "Append what --net let through and refused to FILE, a line of JSON each.",
      .complete = Complete::kFile},
     {.name = "--print-spec",
      .help = "Print the spec that these options make, as YAML, and run "
@@ -73,7 +78,7 @@ constexpr std::array<Example, 5> kExamples = {{
 struct Report {
   bool json = false;
   bool quiet = false;
-  Fd verdict_file;
+  Fd verdict_file, audit_file;
 };
 
 int fail_run(const Error& error, const Report& report) {
@@ -132,6 +137,21 @@ int run_detached(Host& host, const SandboxSpec& spec, const Command& command,
   return 0;
 }
 
+// What a failed program did not reach: perhaps that is why.
+std::vector<std::string> refused_targets(const policy::NetworkReport& report) {
+  constexpr std::size_t kMostShown = 5;
+  std::vector<std::string> lines;
+  for (const auto& refusal : report.refusals) {
+    if (lines.size() == kMostShown) break;
+    std::string line = "the network policy refused " + refusal.target + " (" + refusal.reason + ")";
+    if (refusal.count > 1) line += ", " + std::to_string(refusal.count) + " times";
+    lines.push_back(std::move(line));
+  }
+  if (report.refusals.size() > kMostShown)
+    lines.push_back("and " + std::to_string(report.refusals.size() - kMostShown) + " others");
+  return lines;
+}
+
 // Brings the results home. A program that failed has seldom made them, so then it is a remark.
 int fetch_results(HostedSandbox& sandbox, const Outcome& outcome, int status) {
   if (outcome.verdict == Verdict::kCancelled || outcome.verdict == Verdict::kSandboxError)
@@ -147,7 +167,8 @@ int run_attached(Host& host, const SandboxSpec& spec, const Command& command,
   auto session = Session::create();
   if (!session.has_value()) return fail_run(session.error(), report);
   session->listen();
-  auto created = host.create(spec, {.first_command = &command, .only_command = true});
+  auto created = host.create(
+      spec, {.first_command = &command, .only_command = true, .audit_fd = report.audit_file.get()});
   if (!created.has_value()) return fail_run(created.error(), report);
   const std::unique_ptr<HostedSandbox> sandbox = std::move(*created);
   for (const std::string& remark : sandbox->notes()) note(remark);
@@ -167,7 +188,9 @@ int run_attached(Host& host, const SandboxSpec& spec, const Command& command,
   int status = exit_status(result->outcome);
   if (!spec->outputs.empty()) status = fetch_results(*sandbox, result->outcome, status);
   const auto closed = sandbox->close();
-  const box::ResultContext context = {.wall = sandbox->info().wall, .image = sandbox->info().image};
+  const box::ResultContext context = {.wall = sandbox->info().wall,
+                                      .image = sandbox->info().image,
+                                      .network = sandbox->network_report()};
   if (report.json) write_all(1, box::result_line(*result, context) + "\n");
   if (report.verdict_file.valid()) {
     box::ResultContext elsewhere = context;
@@ -180,6 +203,8 @@ int run_attached(Host& host, const SandboxSpec& spec, const Command& command,
   if (!report.quiet) {
     const std::string sentence = box::verdict_sentence(result->outcome);
     if (!sentence.empty()) say(sentence);
+    if (status != 0 && sandbox->network_report() != nullptr)
+      for (const std::string& line : refused_targets(*sandbox->network_report())) say(line);
     if (status != 0)
       if (const std::string hint = invisible_file_hint(spec.values(), host.grant_option());
           !hint.empty())
@@ -196,8 +221,10 @@ constinit const CommandTable kRunTable = {
     .synopsis = "[OPTIONS] [--] [PROGRAM] [ARGUMENT...]",
     .summary = "Run a program in a sandbox that is gone when it ends",
     .text =
-        "The program sees the image's files and what the options grant it; it has no network, no "
-        "variable of yours, and every limit is on. Its exit status becomes that of caisson.\n\n"
+        "The program sees the image's files and what the options grant it; it has no network but "
+        "what "
+        "--net opens, no variable of yours, and every limit is on. Its exit status becomes that of "
+        "caisson.\n\n"
         "Without PROGRAM the image's entrypoint and command run; a PROGRAM that is given takes the "
         "command's place, after the entrypoint.\n\n"
         "Where a limit made it fail, the status says which one: 124 time, 137 memory, 122 disk, "
@@ -219,6 +246,11 @@ int run_run(const Parsed& parsed, Host& host) {
       return fail_run(Error::syscall("--verdict-file '" + path + "'", errno), report);
   }
   const bool prints = parsed.has("--print-spec");
+  if (const std::string path = parsed.value("--audit"); !path.empty()) {
+    report.audit_file = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!report.audit_file.valid())
+      return fail_run(Error::syscall("--audit '" + path + "'", errno), report);
+  }
   // What every sandbox needs is claimed while the options are looked at.
   if (!prints) host.begin();
   auto spec = spec_from(parsed, {});

@@ -67,7 +67,7 @@ io::Async<void> Passage::send() {
   const Status sent = co_await send_body();
   // A program may answer before it has read all; what it does not take any more is its matter.
   if (!sent.has_value() && body_fault_.has_value()) co_return;
-  if (!upgrades_) {
+  if (!upgrades_ && options_.half_closed == PassageOptions::HalfClosed::kEnds) {
     co_await exchange_.wait_gone();
     if (exchange_.gone()) co_return;
   }
@@ -125,6 +125,8 @@ io::Async<Status> Passage::receive_answer() {
   CO_TRY_ASSIGN(ParsedResponse answer, co_await receive_head());
   if (upgrades_) upstream_.set_timeout({});
   answer_status_ = answer.head.status;
+  // The version is of who sends it: to our client that is us.
+  answer.head.minor_version = 1;
   if (answer.head.status == 101) {
     if (!upgrades_) co_return fail(Error::invalid("it changes the protocol unasked"));
     co_return co_await tunnel(std::move(answer.head));

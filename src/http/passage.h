@@ -27,6 +27,9 @@ struct PassageOptions {
   // How long whoever wants another protocol is waited for. A plain answer may take as long as it
   // does.
   std::chrono::milliseconds upgrade_time = std::chrono::seconds(60);
+  // kEnds: a client that ends its side has gone, and the passage with it. kStays: it may still wait
+  // for the answer; that nobody does shows when it is written.
+  enum class HalfClosed : std::uint8_t { kEnds, kStays } half_closed = HalfClosed::kEnds;
   // Changes the answer's head before it goes on, when what is meant for one connection has been
   // removed from it.
   std::function<void(ResponseHead&)> on_answer = nullptr;

@@ -6,98 +6,23 @@ looked at in a network and mount namespace of the test's own (root alone), with 
 resolver of its own and a second namespace that is the Internet: an address of this host is refused
 whatever name leads to it, and a name is resolved once.
 """
-import ctypes
-import http.server
 import json
 import os
 import pathlib
 import shutil
-import socket
-import ssl
-import struct
 import subprocess
 import sys
-import threading
 import unittest
 
 import frame
 
 import harness
+import internet_lab
+from internet_lab import Server
 
 TOOL = harness.build_dir() / "tests" / "caisson_layer_tool"
 STAGE = "CAISSON_EGRESS_STAGE"
 INTERNET = "8.8.4.4"  # in the second namespace of the test's own
-OWN, PEER = "10.77.0.1", "10.77.0.2"  # the wire between the two
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.answer(f"{self.command} {self.path} {self.headers.get('Connection')}\n".encode())
-
-    def do_POST(self):
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            data = b""
-            while size := int(self.rfile.readline(), 16):
-                data += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-        else:
-            data = self.rfile.read(int(self.headers["Content-Length"]))
-        self.answer(f"{len(data)} {data[:1].decode()}{data[-1:].decode()}\n".encode())
-
-    def answer(self, data):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
-
-
-class Server:
-    def __init__(self, address="127.0.0.1", port=0, certificate=None):
-        self.server = http.server.ThreadingHTTPServer((address, port), Handler)
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class Internet:
-    """A network namespace that a wire leads to, with a server at INTERNET:8000."""
-
-    def __init__(self):
-        self.process = subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
-        self.process.stdout.readline()  # it is in its namespace by now
-        inside = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--"]
-        for prefix, words in (([], f"link add wire type veth peer name wire netns {self.process.pid}"),
-                              ([], f"addr add {OWN}/30 dev wire"), ([], "link set wire up"),
-                              (inside, f"addr add {PEER}/30 dev wire"), (inside, "link set wire up"),
-                              (inside, "link set lo up"), (inside, f"addr add {INTERNET}/32 dev lo"),
-                              ([], f"route add default via {PEER}")):
-            subprocess.run([*prefix, "ip", *words.split()], check=True)
-        # A socket belongs to the namespace of the thread that makes it.
-        thread = threading.Thread(target=self.serve)
-        thread.start()
-        thread.join()
-
-    def serve(self):
-        with open(f"/proc/{self.process.pid}/ns/net") as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
-                raise OSError(ctypes.get_errno(), "setns")
-        self.server = Server(INTERNET, 8000)
-
-    def close(self):
-        self.server.close()
-        self.process.kill()
-        self.process.communicate()
 
 
 def run_tool(caller, allowed, script, image="host"):
@@ -193,39 +118,12 @@ class Egress(unittest.TestCase):
             self.assertEqual((done.returncode, done.out), (0, ""), done)
 
 
-class Names:
-    """In namespaces of its own; see main."""
-
-    zone = {
-        "good.example.com": [INTERNET], "private.example.com": ["10.1.2.3"], "loop.example.com": ["127.0.0.1"],
-        "mixed.example.com": ["127.0.0.1", INTERNET], "link.example.com": ["169.254.169.254"],
-    }
-
-    def __init__(self):
-        self.asked = []
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 53))
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            query, peer = self.socket.recvfrom(2048)
-            at, labels = 12, []
-            while query[at]:
-                labels.append(query[at + 1:at + 1 + query[at]].decode())
-                at += 1 + query[at]
-            kind = struct.unpack(">H", query[at + 1:at + 3])[0]
-            name = ".".join(labels).lower()
-            found = self.zone.get(name, []) if kind == 1 else []
-            if kind == 1:
-                self.asked.append(name)
-                # Rebinding: whoever asks again is led to this host.
-                if name == "turns.example.com":
-                    found = [INTERNET] if self.asked.count(name) == 1 else ["127.0.0.1"]
-            known = name in self.zone or name == "turns.example.com"
-            head = query[:2] + struct.pack(">HHHHH", 0x8180 if known else 0x8183, 1, len(found), 0, 0)
-            answers = b"".join(b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 0, 4) + socket.inet_aton(a) for a in found)
-            self.socket.sendto(head + query[12:at + 5] + answers, peer)
+ZONE = {
+    "good.example.com": [INTERNET], "private.example.com": ["10.1.2.3"], "loop.example.com": ["127.0.0.1"],
+    "mixed.example.com": ["127.0.0.1", INTERNET], "link.example.com": ["169.254.169.254"],
+    # Rebinding: whoever asks again is led to this host.
+    "turns.example.com": lambda times: [INTERNET] if times == 1 else ["127.0.0.1"],
+}
 
 
 class Stage(unittest.TestCase):
@@ -233,10 +131,11 @@ class Stage(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.names = Names()
+        cls.names = internet_lab.Names(ZONE)
         cls.inner = Server("127.0.0.1", 8000)
-        cls.outer = Internet()
+        cls.outer = internet_lab.Internet(INTERNET)
         cls.addClassCleanup(cls.outer.close)
+        cls.outer.serve(Server, INTERNET, 8000)
 
     def curl(self, *names, allowed=("*.example.com:8000",)):
         with harness.Caller("root") as caller:
@@ -276,17 +175,8 @@ class Stage(unittest.TestCase):
 
 
 def enter_stage():
-    """Runs Stage in a network and a mount namespace of its own; its status."""
-    with harness.Caller("root") as caller:
-        hosts = caller.write("hosts", "127.0.0.1 localhost\n::1 localhost hostssix.example.com\n"
-                                      f"{INTERNET} hosts.example.com\n127.0.0.1 hostsloop.example.com\n", 0o644)
-        resolver = caller.write("resolver", "nameserver 127.0.0.1\n", 0o644)
-        script = ('set -e; ip link set lo up; mount --bind "$1" /etc/hosts; '
-                  'target=$(readlink -f /etc/resolv.conf); [ -e "$target" ] || : > /etc/resolv.conf; '
-                  'mount --bind "$2" "$(readlink -f /etc/resolv.conf)"; shift 2; exec "$@"')
-        return subprocess.run(["unshare", "--net", "--mount", "--propagation=private", "--", "sh", "-c", script, "sh",
-                               hosts, resolver, sys.executable, __file__, "Stage"],
-                              env={**os.environ, STAGE: "1"}).returncode
+    hosts = f"::1 hostssix.example.com\n{INTERNET} hosts.example.com\n127.0.0.1 hostsloop.example.com\n"
+    return internet_lab.enter(__file__, ["Stage"], STAGE, hosts)
 
 
 if __name__ == "__main__":

@@ -172,23 +172,6 @@ Async<void> pass_both(io::Stream& one, io::Stream& other) {
   co_await io::both(pass(one, other), pass(other, one));
 }
 
-Async<void> watch_idle(const State& state, MeteredStream& client) {
-  for (;;) {
-    const auto idle = state.meter.limits().idle_ms;
-    if (!idle) {
-      co_await io::Loop::sleep(kForEver);
-      continue;
-    }
-    const io::Clock::time_point end = client.moved_at() + std::chrono::milliseconds(*idle);
-    const io::Clock::duration left = end - io::Clock::now();
-    if (left <= io::Clock::duration::zero()) {
-      client.end_for("idle");
-      co_return;
-    }
-    co_await io::Loop::sleep(left);
-  }
-}
-
 Async<void> refuse(State& state, MeteredStream& client, const Meant& destination,
                    const Judged& judged) {
   AuditRecord record{.kind = judged.kind, .host = judged.host.name, .port = destination.port};
@@ -208,6 +191,23 @@ Async<void> refuse(State& state, MeteredStream& client, const Meant& destination
 }
 
 }  // namespace
+
+Async<void> Gateway::State::watch_idle(State& state, MeteredStream& client) {
+  for (;;) {
+    const auto idle = state.meter.limits().idle_ms;
+    if (!idle) {
+      co_await io::Loop::sleep(kForEver);
+      continue;
+    }
+    const io::Clock::time_point end = client.moved_at() + std::chrono::milliseconds(*idle);
+    const io::Clock::duration left = end - io::Clock::now();
+    if (left <= io::Clock::duration::zero()) {
+      client.end_for("idle");
+      co_return;
+    }
+    co_await io::Loop::sleep(left);
+  }
+}
 
 // What a new policy says of a connection that stands.
 static bool allows(const policy::CompiledNetwork& policy, const Judged& judged, std::uint16_t port,
@@ -243,7 +243,7 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
         self, client, [judged, port = destination.port, to = record.upstream](const auto& policy) {
           return allows(policy, judged, port, to);
         });
-    co_await io::race(pass_both(client, *dialed->stream), watch_idle(*self, client));
+    co_await io::race(pass_both(client, *dialed->stream), State::watch_idle(*self, client));
   }
   record.bytes_up = client.bytes_up();
   record.bytes_down = client.bytes_down();

@@ -6,6 +6,7 @@
 #include "egress/gateway/dial.h"
 #include "egress/gateway/state.h"
 #include "http/passage.h"
+#include "io/race.h"
 
 namespace caisson::egress {
 namespace {
@@ -159,10 +160,12 @@ class Forward {
     });
     http::PassageOptions options;
     options.head = upstream_head(exchange_.request(), asked_, destination.port);
+    options.half_closed = http::PassageOptions::HalfClosed::kStays;
     options.on_answer = [](http::ResponseHead& head) { head.headers.remove("Alt-Svc"); };
     options.on_body = [this](std::string_view bytes) { return count_body(bytes.size()); };
     http::Passage passage(exchange_, *dialed->stream, std::move(options));
-    const Status status = co_await passage.run();
+    Status status = fail(Error(Code::kDeadlineExceeded, "nothing moved for too long"));
+    co_await io::race(run_passage(passage, status), State::watch_idle(state, *client_.stream));
     record_.status = passage.answer_status();
     if (status.has_value()) co_return std::nullopt;
     record_.detail = status.error().message();
@@ -190,6 +193,10 @@ class Forward {
     refused.status = fault.late ? 504 : 502;
     refused.reason = fault.late ? "timeout" : "unreachable";
     return refused;
+  }
+
+  static Async<void> run_passage(http::Passage& passage, Status& status) {
+    status = co_await passage.run();
   }
 
   Status count_body(std::size_t bytes) {

@@ -44,6 +44,9 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   // ---- connection.cpp
   static io::Async<void> serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream);
 
+  // Ends a connection on which nothing moves for as long as the policy allows.
+  static io::Async<void> watch_idle(State& state, MeteredStream& client);
+
   // ---- http.cpp
   // Takes the connection over until its end.
   static void serve_http(std::shared_ptr<State> self, std::unique_ptr<MeteredStream> client,

@@ -1,0 +1,22 @@
+// The network of a sandbox that ends with its maker: the gateway process behind the sockets that
+// set-up handed out.
+#pragma once
+
+#include <caisson/network.h>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "egress/gateway_process.h"
+#include "wall/handouts.h"
+
+namespace caisson::box {
+
+// `audit_fd`: where the gateway's records go; -1: nowhere. Borrowed for the call.
+Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
+                                                              const policy::NetworkPolicy& policy,
+                                                              wall::Gateway sockets, int audit_fd);
+// Ends it and says what it did.
+policy::NetworkReport end_gateway(egress::GatewayProcess& gateway);
+
+}  // namespace caisson::box
