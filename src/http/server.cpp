@@ -66,8 +66,7 @@ Async<void> Server::State::accept_all(std::shared_ptr<State> state,
   }
 }
 
-void Server::State::take(std::unique_ptr<io::Stream> stream, Transport transport,
-                         Handler with) {
+void Server::State::take(std::unique_ptr<io::Stream> stream, Transport transport, Handler with) {
   if (connections.size() >= limits.connections && !idle.empty()) {
     // It ends when its coroutine runs next; until then there is one more.
     Connection* const oldest = idle.front();

@@ -27,8 +27,8 @@ Result<SocketAddress> parse_address(const std::string& text);
 SocketAddress own_address(int socket_fd);
 SocketAddress peer_address(int socket_fd);
 // Where an accepted TCP connection was meant to go before netfilter redirected it; what
-// own_address() says where it was not. An IPv4 connection has an IPv4 address here, also on a socket
-// of IPv6.
+// own_address() says where it was not. An IPv4 connection has an IPv4 address here, also on a
+// socket of IPv6.
 SocketAddress original_address(int socket_fd);
 
 }  // namespace caisson::io

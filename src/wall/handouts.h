@@ -17,9 +17,10 @@
 //  sent
 //    from the same socket to where the question came from looks as if it came from that address.
 //  - Everything else has been refused already.
-//  - The sandbox has no network without these. When the last copy of a listener is closed, what comes
-//    to it is refused; what is open ends with whoever holds it. `namespace_fd` alone keeps the wire:
-//    sockets can be made anew in there. Without that too the sandbox's interface goes.
+//  - The sandbox has no network without these. When the last copy of a listener is closed, what
+//  comes
+//    to it is refused; what is open ends with whoever holds it. `namespace_fd` alone keeps the
+//    wire: sockets can be made anew in there. Without that too the sandbox's interface goes.
 //  - Nobody limits how many connections the sandbox has, only how many it makes in a second
 //    (namespace/nft_ruleset.h): the receiver does.
 #pragma once

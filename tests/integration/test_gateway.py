@@ -24,7 +24,7 @@ from internet_lab import Echo, Server
 STAGE = "CAISSON_GATEWAY_STAGE"
 GOOD, EVIL, RANGE = "93.184.10.1", "93.184.10.2", "10.9.9.9"
 ZONE = {
-    "good.example.com": [GOOD], "also.example.com": [GOOD], "evil.example.net": [EVIL], "private.example.com": ["10.1.2.3"],
+    "good.example.com": [GOOD], "also.example.com": [GOOD], "evil.example.org": [EVIL], "private.example.com": ["10.1.2.3"],
     "loop.example.com": ["127.0.0.1"], "link.example.com": ["169.254.169.254"], "mixed.example.com": ["127.0.0.1", GOOD],
     "turns.example.com": lambda times: [GOOD] if times == 1 else ["127.0.0.1"], "own.example.com": [internet_lab.OWN],
     "range.example.com": [RANGE],
@@ -66,7 +66,7 @@ class Stage(unittest.TestCase):
         cls.addClassCleanup(cls.folder.close)
         authority, cls.authority = internet_lab.certificate(cls.folder.folder, "lab authority")
         cls.servers = {}
-        for address, names in ((GOOD, ["good.example.com", "also.example.com", GOOD]), (EVIL, ["evil.example.net", EVIL])):
+        for address, names in ((GOOD, ["good.example.com", "also.example.com", GOOD]), (EVIL, ["evil.example.org", EVIL])):
             certificate, _ = internet_lab.certificate(cls.folder.folder, *names, signer=authority)
             cls.servers[address, 443] = cls.internet.serve(Server, address, 443, certificate)
             cls.servers[address, 80] = cls.internet.serve(Server, address, 80)
@@ -124,11 +124,11 @@ class Stage(unittest.TestCase):
     def test_what_is_not_allowed_is_refused_with_an_alert_and_nothing_leaves(self):
         for caller in self.each_caller():
             result = self.run_in(caller, "allow:good.example.com", "sh", "-c",
-                                 "curl -sS https://evil.example.net/; echo $?; curl -sS https://also.example.com/; echo $?")
+                                 "curl -sS https://evil.example.org/; echo $?; curl -sS https://also.example.com/; echo $?")
             self.assertEqual(result["stdout"].split(), ["35", "35"], result)
             self.assertIn("alert", result["stderr"])
             self.assertEqual([(r["target"], r["reason"]) for r in result["network"]["refusals"]],
-                             [("evil.example.net:443", "no_rule"), ("also.example.com:443", "no_rule")])
+                             [("evil.example.org:443", "no_rule"), ("also.example.com:443", "no_rule")])
             self.assert_untouched(EVIL)
             self.assert_untouched(GOOD)
             self.assertEqual(self.names.asked, [])
@@ -146,9 +146,9 @@ def ask(name, kind, server="9.9.9.9", tcp=False):
         s.settimeout(5); s.connect((server, 53)); s.send(q)
         return s.recv(4096)
 counts = lambda a: (a[3] & 15, struct.unpack(">H", a[6:8])[0])
-for i in range(40): ask(f"label{i}.evil.example.net", 1)
-print(*[counts(ask("evil.example.net", kind)) for kind in (1, 28, 16, 15, 65, 255)])
-print(counts(ask("evil.example.net", 1, "8.8.8.8", tcp=True)), counts(ask("printer.local", 1)), counts(ask("plain", 1)))
+for i in range(40): ask(f"label{i}.evil.example.org", 1)
+print(*[counts(ask("evil.example.org", kind)) for kind in (1, 28, 16, 15, 65, 255)])
+print(counts(ask("evil.example.org", 1, "8.8.8.8", tcp=True)), counts(ask("printer.local", 1)), counts(ask("plain", 1)))
 print(*sorted(info[4][0].split(".")[0].rsplit(":", 1)[0] for info in socket.getaddrinfo("good.example.com", 443, type=socket.SOCK_STREAM)))
 """
         for caller in self.each_caller():
@@ -159,7 +159,7 @@ print(*sorted(info[4][0].split(".")[0].rsplit(":", 1)[0] for info in socket.geta
 
     def test_a_server_name_must_be_the_one_that_was_asked_for(self):
         script = f"""
-print(tls("good.example.com", 443, "evil.example.net"))
+print(tls("good.example.com", 443, "evil.example.org"))
 print(tls("good.example.com", 443, "also.example.com"))
 print(tls("good.example.com", 443, None))
 print(tls("{EVIL}", 443, "good.example.com"))
@@ -245,17 +245,17 @@ print(time.monotonic() - began < 2)
     def test_requests_without_tls_are_judged_one_by_one(self):
         script = """
 ask = lambda line, host: f"{line} HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n".encode()
-for requests in ([ask("GET /public/a", "good.example.com"), ask("GET /secret", "good.example.com"), ask("GET /public/b", "evil.example.net")],
+for requests in ([ask("GET /public/a", "good.example.com"), ask("GET /secret", "good.example.com"), ask("GET /public/b", "evil.example.org")],
                  [ask("DELETE /public/a", "good.example.com")],
                  [ask("GET /public/../secret", "good.example.com")],
                  [ask("GET /public/%2e%2e/secret", "good.example.com")],
                  [ask("GET /public/..;x/secret", "good.example.com")],
                  [ask("GET /%70ublic/c", "good.example.com")],
-                 [ask("GET http://evil.example.net/public/a", "good.example.com")],
-                 [ask("CONNECT evil.example.net:443", "good.example.com")],
+                 [ask("GET http://evil.example.org/public/a", "good.example.com")],
+                 [ask("CONNECT evil.example.org:443", "good.example.com")],
                  [ask("TRACE /public/a", "good.example.com")],
                  [b"GET /public/d HTTP/1.1\\r\\nHost: good.example.com\\r\\nContent-Length: 3\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n"],
-                 [b"GET /public/e HTTP/1.1\\r\\nHost: good.example.com\\r\\nHost: evil.example.net\\r\\n\\r\\n"]):
+                 [b"GET /public/e HTTP/1.1\\r\\nHost: good.example.com\\r\\nHost: evil.example.org\\r\\n\\r\\n"]):
     answer = http("good.example.com", 80, *requests)
     print([line.split()[1].decode() for line in answer.splitlines() if line.startswith(b"HTTP/1.1")])
 """
@@ -275,12 +275,12 @@ rules:
 
     def test_a_refusal_says_what_and_why(self):
         for caller in self.each_caller():
-            result = self.run_in(caller, "allow:good.example.com:80", "curl", "-sSi", "http://evil.example.net/x?y=z")
+            result = self.run_in(caller, "allow:good.example.com:80", "curl", "-sSi", "http://evil.example.org/x?y=z")
             head, body = result["stdout"].replace("\r", "").split("\n\n", 1)
             self.assertIn("X-Sandbox-Egress: denied; reason=no_rule", head)
             told = json.loads(body)
             self.assertEqual({k: told[k] for k in ("error", "host", "port", "method", "path", "rule", "reason")},
-                             {"error": "egress_denied", "host": "evil.example.net", "port": 80, "method": "GET", "path": "/x",
+                             {"error": "egress_denied", "host": "evil.example.org", "port": 80, "method": "GET", "path": "/x",
                               "rule": None, "reason": "no_rule"})
             self.assertNotIn("y=z", json.dumps(result["audit"]))
 
