@@ -1,0 +1,92 @@
+#include "egress/gateway/audit.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+
+namespace caisson::egress {
+namespace {
+
+constexpr auto kTime = std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000));
+
+json::Value line_of(const AuditRecord& record) {
+  const std::string line = audit_line(record, "sb1", 7, 9, kTime);
+  EXPECT_TRUE(line.ends_with("\n"));
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  auto value = json::parse(line);
+  EXPECT_TRUE(value.has_value()) << line;
+  return std::move(*value);
+}
+
+std::string text(const json::Value& line, std::string_view key) {
+  const json::Value* value = line.find(key);
+  return value == nullptr ? "(none)" : json::serialize(*value);
+}
+
+TEST(Audit, ARecordIsOneLine) {
+  const json::Value line = line_of({.kind = AuditKind::kHttp,
+                                    .allowed = true,
+                                    .reason = "match",
+                                    .rule = "api",
+                                    .host = "api.example.com",
+                                    .port = 80,
+                                    .destination = "198.18.0.9:80",
+                                    .upstream = "192.0.2.1:80",
+                                    .method = "GET",
+                                    .path = "/v1",
+                                    .status = 201,
+                                    .bytes_up = 812,
+                                    .bytes_down = 3021,
+                                    .time = std::chrono::milliseconds(143)});
+  EXPECT_EQ(json::serialize(line),
+            R"({"ts":"2023-11-14T22:13:20.000000Z","v":1,"sandbox":"sb1","rev":7,"seq":9,)"
+            R"("kind":"http","decision":"allow","rule":"api","reason":"match",)"
+            R"("host":"api.example.com","port":80,"dst":"198.18.0.9:80",)"
+            R"("upstream":"192.0.2.1:80","method":"GET","path":"/v1","status":201,)"
+            R"("bytes_up":812,"bytes_down":3021,"ms":143})");
+}
+
+TEST(Audit, AQueryIsNeverWritten) {
+  const AuditRecord record{.kind = AuditKind::kHttp, .path = "/a", .query = "?token=geheim"};
+  const std::string line = audit_line(record, "sb1", 1, 1, kTime);
+  EXPECT_FALSE(line.contains("geheim"));
+  EXPECT_EQ(text(line_of(record), "query_sha256").size(), 66u);
+}
+
+TEST(Audit, WhatASandboxChoseIsCutAndEscaped) {
+  const json::Value line =
+      line_of({.host = "a\nb\x1b[0m", .path = std::string(10'000, 'x'), .detail = "\xff"});
+  EXPECT_EQ(text(line, "host"), "\"a\\nb\\u001b[0m\"");
+  EXPECT_EQ(text(line, "path").size(), 257u);
+}
+
+TEST(Audit, TheReportCountsWhatWasLetThroughAndSaysWhatWasNot) {
+  Report report;
+  add_to_report({.kind = AuditKind::kTls, .allowed = true}, report);
+  add_to_report({.kind = AuditKind::kPolicyUpdate, .allowed = true}, report);
+  for (int i = 0; i < 2; ++i) {
+    add_to_report(
+        {.kind = AuditKind::kTls, .reason = "no_rule", .host = "b.example.com", .port = 443},
+        report);
+  }
+  add_to_report({.kind = AuditKind::kHttp,
+                 .reason = "path",
+                 .host = "c.example.com",
+                 .port = 80,
+                 .method = "GET",
+                 .path = "/x",
+                 .detail = "why"},
+                report);
+  add_to_report({.reason = "unknown_address", .destination = "198.18.0.9:443"}, report);
+  EXPECT_EQ(report.connections, 1u);
+  EXPECT_EQ(report.refused, 4u);
+  ASSERT_EQ(report.refusals.size(), 3u);
+  EXPECT_EQ(report.refusals[0].target, "b.example.com:443");
+  EXPECT_EQ(report.refusals[0].count, 2u);
+  EXPECT_EQ(report.refusals[1].target, "GET c.example.com:80/x");
+  EXPECT_EQ(report.refusals[1].reason, "path: why");
+  EXPECT_EQ(report.refusals[2].target, "198.18.0.9:443");
+}
+
+}  // namespace
+}  // namespace caisson::egress
