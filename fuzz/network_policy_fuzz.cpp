@@ -1,0 +1,66 @@
+// libraries: policy base
+//
+// A network policy in YAML: what is accepted is written and read again as the same, and decides
+// every question without a word that it does not have.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "policy/network_document.h"
+#include "policy/network_explain.h"
+#include "policy/network_policy.h"
+
+namespace {
+
+using namespace caisson;          // NOLINT: a program of one file
+using namespace caisson::policy;  // NOLINT
+
+constexpr std::string_view kUrls[] = {
+    "https:"
+    "//a.example.com",
+    "http:"
+    "//a.example.com/v1/items?x=1",
+    "http:"
+    "//10.0.0.5:8080/",
+    "tcp:"
+    "//db.example.com:5432",
+    "https:"
+    "//[2001:db8::1]:8443",
+};
+
+void check_decision(const NetworkPolicy& policy, const NetworkDecision& decision) {
+  const bool by_rule =
+      decision.reason == NetworkReason::kMatch || decision.reason == NetworkReason::kDenyRule;
+  VERIFY(!by_rule || !decision.rule.empty());
+  if (!decision.allowed) return;
+  VERIFY(by_rule || decision.reason == NetworkReason::kDefault);
+  VERIFY(by_rule || policy.unmatched == NetworkDefault::kAllowPublic);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto policy = parse_network_policy(text, Format::kYaml);
+  if (!policy.has_value()) {
+    VERIFY(!policy.error().message().empty());
+    return 0;
+  }
+  const auto again = parse_network_policy(json::serialize(network_tree(*policy)), Format::kJson);
+  VERIFY(again.has_value() && *again == *policy);
+  const auto compiled = CompiledNetwork::compile(*policy);
+  VERIFY(compiled.has_value());
+  for (const std::string_view url : kUrls) {
+    const auto explanation = explain(**compiled, url, "GET");
+    VERIFY(explanation.has_value() && !explanation->sentence.empty());
+    check_decision(*policy, explanation->decision);
+  }
+  // What the floor keeps is lifted by a rule alone.
+  const auto metadata = IpAddress::v4({169, 254, 169, 254});
+  const NetworkDecision lifted = (*compiled)->address(metadata, 80, false);
+  VERIFY(!lifted.allowed || lifted.reason == NetworkReason::kMatch);
+  return 0;
+}
