@@ -17,7 +17,9 @@ using proto::Tag;
 
 namespace {
 
-constexpr std::size_t kReadSize = 64 * 1024;
+// What one reading takes: hardly any sandbox says more than the first at a time, and a server has
+// many; one that fills its room gets more.
+constexpr std::size_t kFirstRead = 4096, kMostRead = 64 * 1024;
 // What goes out in one write: a signal waits behind no more than that.
 constexpr std::size_t kMostWritten = 128 * 1024;
 constexpr std::size_t kMostStreams = 200;  // the supervisor has 256 for all its clients
@@ -187,7 +189,7 @@ Status BoxClient::State::take_on_stream(const std::shared_ptr<BoxStream::State>&
 }
 
 io::Async<void> BoxClient::State::read(std::shared_ptr<State> self) {
-  std::string buffer(kReadSize, '\0');
+  std::string buffer(kFirstRead, '\0');
   while (!self->gone) {
     const auto count = co_await self->socket->read(buffer);
     if (!count.has_value() || *count == 0) break;
@@ -200,6 +202,7 @@ io::Async<void> BoxClient::State::read(std::shared_ptr<State> self) {
       if (broken) break;
     }
     if (broken) break;
+    if (*count == buffer.size() && buffer.size() < kMostRead) buffer.resize(kMostRead);
   }
   self->end();
 }
@@ -241,7 +244,7 @@ io::Async<Result<std::unique_ptr<BoxClient>>> BoxClient::connect(
   const std::string frame = proto::encode_frame(0, FrameType::kHello, 0, proto::hello_payload());
   CO_TRY(co_await socket->write(frame));
   auto state = std::make_shared<State>(loop, std::move(socket));
-  std::string buffer(kReadSize, '\0');
+  std::string buffer(kFirstRead, '\0');
   std::optional<proto::Frame> first;
   while (!first.has_value()) {
     CO_TRY_ASSIGN(const std::size_t count, co_await state->socket->read(buffer));

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <memory>
+#include <span>
 
 #include "base/sys.h"
 
@@ -28,8 +30,12 @@ short Peer::events() const {
 }
 
 void Peer::receive() {
-  static thread_local std::string buffer(kReadSize, '\0');
-  sys::ReceivedPart part = sys::receive_part(socket_.get(), buffer, MSG_DONTWAIT);
+  // Not filled with anything: of the room for the largest message a sandbox that says little takes
+  // a page.
+  static thread_local const std::unique_ptr<char[]> buffer =
+      std::make_unique_for_overwrite<char[]>(kReadSize);
+  sys::ReceivedPart part =
+      sys::receive_part(socket_.get(), std::span(buffer.get(), kReadSize), MSG_DONTWAIT);
   if (part.count < 0) {
     if (errno != EAGAIN) broken_ = true;
     return;
@@ -42,7 +48,7 @@ void Peer::receive() {
     ended_ = true;
     return;
   }
-  decoder_.feed(std::string_view(buffer.data(), static_cast<std::size_t>(part.count)));
+  decoder_.feed(std::string_view(buffer.get(), static_cast<std::size_t>(part.count)));
 }
 
 Result<std::optional<proto::Frame>> Peer::next() {
