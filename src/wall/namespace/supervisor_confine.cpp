@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "wall/namespace/call_search.h"
 
 namespace caisson::wall {
 namespace {
@@ -84,7 +87,7 @@ constexpr int kAllowed[] = {
 constexpr int kProcReading[] = {SYS_getdents64, SYS_readlink};
 
 Status install_filter(bool reads_proc) {
-  std::vector<int> allowed(std::begin(kAllowed), std::end(kAllowed));
+  std::vector<std::uint32_t> allowed(std::begin(kAllowed), std::end(kAllowed));
   if (reads_proc) allowed.insert(allowed.end(), std::begin(kProcReading), std::end(kProcReading));
   std::vector<sock_filter> program;
   program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)));
@@ -98,13 +101,8 @@ Status install_filter(bool reads_proc) {
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   }
-  for (std::size_t i = 0; i < allowed.size(); ++i) {
-    const auto to_allow = static_cast<std::uint8_t>(allowed.size() - i);
-    program.push_back(
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(allowed[i]), to_allow, 0));
-  }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const auto search = search_calls(std::move(allowed), SECCOMP_RET_ERRNO | EPERM);
+  program.insert(program.end(), search.begin(), search.end());
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0)
     return fail_errno("seccomp of the supervisor");
