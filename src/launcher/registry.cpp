@@ -28,7 +28,7 @@ constexpr const char* kFiles[] = {"socket", "info", kState, kNewState, "lock"};
 constexpr std::size_t kMostState = 256;
 // Directories that a start looks into: with hundreds of living ones looking into all of them would
 // cost it more than anything else.
-constexpr std::size_t kSomeLooks = 32;
+constexpr std::size_t kSomeLooks = 8;
 
 Result<Fd> open_sandboxes(int run_directory_fd) {
   if (::mkdirat(run_directory_fd, "sandboxes", 0700) != 0 && errno != EEXIST)
