@@ -56,7 +56,8 @@ void Command::begin() {
   io_read_at_start_ = usage_.io_read_bytes;
   io_write_at_start_ = usage_.io_write_bytes;
   usage_.disk_bytes_peak = usage_.disk_bytes;
-  next_check_us_ = started_us_;
+  // Not at once: nothing has happened yet, and the guest waits for the command.
+  plan_next_check(started_us_);
 }
 
 void Command::sample() {
@@ -113,17 +114,25 @@ bool Command::check(std::uint64_t now_us) {
   if (watched && usage_.memory_kills > 0)
     end_for(Verdict::kMemoryLimit, "",
             "used more than " + std::to_string(plan_.memory) + " bytes of memory");
-  const bool waits = elapsed >= kLongUs && bounds_.cpu_time_ms == 0;
-  next_check_us_ = now_us + (watched ? kWatchUs : waits ? kLongSampleUs : kSampleUs);
+  plan_next_check(now_us);
+  return ending();
+}
+
+void Command::plan_next_check(std::uint64_t now_us) {
+  if (ending()) {
+    next_check_us_ = kNever;
+    return;
+  }
+  const bool waits = now_us - started_us_ >= kLongUs && bounds_.cpu_time_ms == 0;
+  next_check_us_ = now_us + (usage_.watched ? kWatchUs : waits ? kLongSampleUs : kSampleUs);
   if (bounds_.timeout_ms != 0)
     next_check_us_ = std::min(next_check_us_, started_us_ + bounds_.timeout_ms * 1000);
+  const std::uint64_t cpu = usage_.user_us + usage_.system_us;
   if (bounds_.cpu_time_ms != 0 && bounds_.cpu_time_ms * 1000 > cpu) {
     // At most all processors of a large machine work at once on what is left.
     const std::uint64_t left = bounds_.cpu_time_ms * 1000 - cpu;
     next_check_us_ = std::min(next_check_us_, now_us + std::max<std::uint64_t>(left / 64, 5000));
   }
-  if (ending()) next_check_us_ = kNever;
-  return ending();
 }
 
 Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldLimits& held) {

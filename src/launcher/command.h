@@ -67,6 +67,7 @@ class Command {
 
  private:
   void sample();
+  void plan_next_check(std::uint64_t now_us);
   bool ends_on_refusal() const;
 
   const wall::Plan& plan_;

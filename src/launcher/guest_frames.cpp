@@ -122,6 +122,7 @@ void Supervisor::guest_close(std::uint32_t id, Stream& stream, std::string_view 
   }
   const bool was_last = lives_for(stream);
   if (reboot_ && reboot_->stream == id) finish_reboot(payload);
+  over_.push_back(std::move(stream.command));
   streams_.erase(id);
   if (was_last) end("");
 }

@@ -268,6 +268,7 @@ Status Supervisor::run() {
     for (const std::uint64_t id : lost) {
       if (client_of(id) != nullptr) drop_client(id);
     }
+    over_.clear();
     take_waiting();
     if (guest_.broken()) guest_gone("the guest closed its channel");
     if (!ended_) turn();
@@ -289,6 +290,7 @@ Status Supervisor::run() {
     }
   }
   streams_.clear();
+  over_.clear();
   box_->let_go();
   proto::Fields ended;
   ended.put_error(Error::unavailable("the sandbox has ended"));

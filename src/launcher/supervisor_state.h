@@ -211,6 +211,8 @@ class Supervisor {
   Peer guest_;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint32_t, Stream> streams_;
+  // Ended commands, whose places are let go of when whoever waits for the ends has been told.
+  std::vector<std::unique_ptr<Command>> over_;
   std::uint64_t last_client_ = 0;
   std::uint32_t last_stream_ = 1;
   bool greeted_ = false;
