@@ -226,6 +226,11 @@ Status serve(int broker_fd, wall::Prepared& prepared, Registration& registration
   return sys::send_message(broker_fd, std::string(1, kStateRequest), {});
 }
 
+int ms_until(std::uint64_t time_us) {
+  const std::uint64_t now_us = sys::monotonic_us();
+  return time_us <= now_us ? 0 : static_cast<int>((time_us - now_us + 999) / 1000);
+}
+
 // Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does
 // not (something stopped it) is killed. Whether it came to its own end.
 bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
@@ -234,8 +239,11 @@ bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
   std::uint64_t end_by_us = 0;
   for (;;) {
     if (!broker.valid() && end_by_us == 0) end_by_us = sys::monotonic_us() + kSupervisorPatienceUs;
-    const int timeout_ms = broker.valid() ? -1 : 100;
-    if (::poll(entries, 3, timeout_ms) < 0 && errno != EINTR) break;
+    const std::uint64_t ahead_at_us = broker.valid() ? prepared.ahead_at_us() : 0;
+    const int timeout_ms = ahead_at_us != 0 ? ms_until(ahead_at_us) : broker.valid() ? -1 : 100;
+    const int ready = ::poll(entries, 3, timeout_ms);
+    if (ready < 0 && errno != EINTR) break;
+    if (ready == 0 && ahead_at_us != 0) prepared.make_ahead();
     if (entries[0].revents != 0) break;
     if (end_by_us != 0 && sys::monotonic_us() >= end_by_us) {
       (void)sys::pidfd_kill(supervisor_fd, SIGKILL);

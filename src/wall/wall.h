@@ -126,6 +126,11 @@ class Prepared {
   // Launcher: answers one request of the supervisor's box, as it came from there; an error means
   // that the supervisor is broken or gone.
   virtual Status serve(int broker_fd, std::string_view request) = 0;
+  // Launcher: when make_ahead() is due (CLOCK_MONOTONIC, microseconds); 0: it is not.
+  virtual std::uint64_t ahead_at_us() const = 0;
+  // Launcher, then: makes what the supervisor is likely to ask for next. What cannot be made is
+  // made, or refused, when it is asked for.
+  virtual void make_ahead() = 0;
   // Supervisor, when the box is built: closes what only making and removing need.
   virtual void forget() = 0;
   // Launcher, when the supervisor has ended: kills whatever is left inside.

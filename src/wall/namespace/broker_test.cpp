@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/sys.h"
 #include "wall/namespace/box.h"
@@ -80,6 +82,22 @@ class Broker : public ::testing::Test {
     return status ? "accepted" : status.error().message();
   }
 
+  // The commands' groups of this sandbox, in every hierarchy.
+  std::vector<std::string> places() const {
+    std::vector<std::string> found;
+    const auto options = std::filesystem::directory_options::skip_permission_denied;
+    std::error_code ignored;
+    std::filesystem::recursive_directory_iterator all("/sys/fs/cgroup", options, ignored), end;
+    for (; all != end; all.increment(ignored)) {
+      const std::string path = all->path();
+      if (path.find("caisson-" + plan_.id + "/x") != std::string::npos &&
+          all->is_directory(ignored))
+        found.push_back(path);
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+
   std::filesystem::path folder_;
   Fd run_, box_, here_, there_;
   Plan plan_;
@@ -94,6 +112,31 @@ TEST_F(Broker, ASupervisorThatAsksForTooManyPlacesIsRefused) {
   EXPECT_EQ(message_of(ask('D', number)), "accepted");
   ASSERT_NO_FATAL_FAILURE(expect_place(++number));
   EXPECT_EQ(message_of(ask('S', ++number)), "too many places");
+}
+
+TEST_F(Broker, TheNextPlaceIsMadeAheadOnceThereWasASecondCommand) {
+  EXPECT_EQ(prepared_->ahead_at_us(), 0u);
+  ASSERT_NO_FATAL_FAILURE(expect_place(kFirstSlot + 1));
+  EXPECT_GT(prepared_->ahead_at_us(), sys::monotonic_us());
+  const auto before = places();
+  prepared_->make_ahead();
+  EXPECT_EQ(prepared_->ahead_at_us(), 0u);
+  const auto after = places();
+  if (before.empty()) GTEST_SKIP() << "this user can make no control groups here";
+  EXPECT_GT(after.size(), before.size());
+  // What was made is what the next command gets.
+  ASSERT_NO_FATAL_FAILURE(expect_place(kFirstSlot + 2));
+  EXPECT_EQ(places(), after);
+  // And another one's number has a place of its own, the one made ahead going with the next
+  // request.
+  prepared_->make_ahead();
+  ASSERT_NO_FATAL_FAILURE(expect_place(kFirstSlot + 9));
+  EXPECT_EQ(message_of(ask('D', kFirstSlot + 1)), "accepted");
+  EXPECT_EQ(message_of(ask('U', 0)), "accepted");
+  const auto last = places();
+  EXPECT_EQ(std::ranges::count_if(last, [](const auto& path) { return path.ends_with("/x4"); }), 0);
+  EXPECT_NE(std::ranges::count_if(last, [](const auto& path) { return path.ends_with("/x10"); }),
+            0);
 }
 
 TEST_F(Broker, WhatASupervisorNeverAsksIsRefused) {

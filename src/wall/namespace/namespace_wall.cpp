@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/kernel_abi.h"
@@ -39,6 +40,8 @@ constexpr std::string_view kGuestLine = "guest ";
 constexpr int kSweepPatienceMs = 2000;
 constexpr int kFreezePatienceMs = 1000;
 constexpr std::uint64_t kReleasePauseUs = 1'000'000;
+// So long after a command was given its place the next one's is made: its start is over then.
+constexpr std::uint64_t kAheadUs = 20'000;
 
 // When a process started, in clock ticks since boot; 0 where there is none.
 std::uint64_t start_time(pid_t pid) {
@@ -86,6 +89,8 @@ class NamespacePrepared final : public Prepared {
   const Steps& steps() const { return steps_; }
   Result<std::unique_ptr<Box>> build(int broker_fd) override;
   Status serve(int broker_fd, std::string_view message) override;
+  std::uint64_t ahead_at_us() const override { return ahead_at_us_; }
+  void make_ahead() override;
   void forget() override {
     journal_.reset();
     quota_ = {};
@@ -99,6 +104,7 @@ class NamespacePrepared final : public Prepared {
   Status make_layer();
   Status note(const std::string& line);
   Status freeze();
+  Result<SlotFiles> take_place(std::uint32_t number);
   Status admit_steps();
   Result<Completion> complete_steps();
   Result<std::unique_ptr<Box>> build_steps(int broker_fd);
@@ -114,11 +120,16 @@ class NamespacePrepared final : public Prepared {
   std::vector<std::uint32_t> dropped_slots_;  // launcher: still to be removed
   std::uint32_t last_slot_ = kFirstSlot;      // launcher: numbers grow
   std::size_t live_slots_ = 0;                // launcher
-  std::uint64_t release_again_us_ = 0;        // launcher
-  bool freezer_noted_ = false;                // launcher: the journal names the group that freezes
-  Fd guest_group_;                            // that the guest is born in
-  Fd etc_;                                    // launcher: its lock keeps the kept /etc in place
-  QuotaLayer quota_;                          // layer: quota
+  // Launcher: the place of the next command, of a sandbox that has run more than one. Making a
+  // group of version 1 takes as long as forking a process, and a command would wait for it.
+  std::optional<SlotFiles> ahead_;
+  std::uint32_t ahead_number_ = 0;
+  std::uint64_t ahead_at_us_ = 0;
+  std::uint64_t release_again_us_ = 0;  // launcher
+  bool freezer_noted_ = false;          // launcher: the journal names the group that freezes
+  Fd guest_group_;                      // that the guest is born in
+  Fd etc_;                              // launcher: its lock keeps the kept /etc in place
+  QuotaLayer quota_;                    // layer: quota
 };
 
 Status NamespacePrepared::check_limits() const {
@@ -377,6 +388,26 @@ Status NamespacePrepared::freeze() {
   return groups_.freeze(host_.freezer, plan_, kFreezePatienceMs);
 }
 
+void NamespacePrepared::make_ahead() {
+  ahead_at_us_ = 0;
+  if (ahead_ || groups_.empty()) return;
+  auto files = groups_.make_slot(last_slot_ + 1);
+  if (!files) return;
+  ahead_ = std::move(*files);
+  ahead_number_ = last_slot_ + 1;
+}
+
+Result<SlotFiles> NamespacePrepared::take_place(std::uint32_t number) {
+  auto ahead = std::exchange(ahead_, std::nullopt);
+  ahead_at_us_ = sys::monotonic_us() + kAheadUs;
+  if (ahead && ahead_number_ == number) return std::move(*ahead);
+  if (ahead) {
+    ahead.reset();
+    dropped_slots_.push_back(ahead_number_);
+  }
+  return groups_.make_slot(number);
+}
+
 Status NamespacePrepared::serve(int broker_fd, std::string_view message) {
   BrokerRequest request;
   if (message.size() != sizeof request) return fail(Error::invalid("a request of wrong size"));
@@ -393,8 +424,7 @@ Status NamespacePrepared::serve(int broker_fd, std::string_view message) {
   switch (request.what) {
     case 'U':
     case 'S': {
-      auto files =
-          request.what == 'U' ? groups_.sandbox_files() : groups_.make_slot(request.number);
+      auto files = request.what == 'U' ? groups_.sandbox_files() : take_place(request.number);
       if (!files) return sys::send_message(broker_fd, files.error().message(), {});
       return send_files(broker_fd, *files);
     }
