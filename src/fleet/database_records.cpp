@@ -17,7 +17,14 @@ std::int64_t ms_of(WallClock::time_point time) {
   return duration_cast<milliseconds>(time.time_since_epoch()).count();
 }
 
-json::Value lifecycle_of(const Record& record) {
+// One that no spec can say is left to the columns.
+std::optional<json::Value> said(const Recipe& recipe) {
+  auto text = recipe_json(recipe);
+  return text.has_value() ? std::optional(std::move(*text)) : std::nullopt;
+}
+
+// `recipe`: what said() makes of the record's.
+json::Value lifecycle_of(const Record& record, std::optional<json::Value> recipe) {
   const SandboxView& view = record.view;
   json::Value value = json::Value::object();
   value.set("pauses", view.on_timeout == NewSandbox::OnTimeout::kPause)
@@ -26,8 +33,6 @@ json::Value lifecycle_of(const Record& record) {
       .set("pausedKeepsFiles", view.paused_keeps == Keep::kFiles)
       .set("publicTraffic", view.public_traffic)
       .set("maskRequestHost", view.mask_request_host);
-  auto recipe = recipe_json(record.recipe);
-  // One that no spec can say is left to the columns.
   if (recipe.has_value()) value.set("recipe", std::move(*recipe));
   return value;
 }
@@ -58,9 +63,7 @@ Recipe recipe_of_columns(const db::SandboxRow& row) {
   return recipe;
 }
 
-}  // namespace
-
-db::SandboxRow row_of(const Record& record) {
+db::SandboxRow row_with(const Record& record, std::optional<json::Value> recipe) {
   const SandboxView& view = record.view;
   return {.id = view.id,
           .team_id = record.team,
@@ -80,7 +83,13 @@ db::SandboxRow row_of(const Record& record) {
           .memory = record.recipe.memory_bytes.value_or(0),
           .disk = record.recipe.disk_bytes.value_or(0),
           .metadata = view.metadata,
-          .lifecycle = json::serialize(lifecycle_of(record))};
+          .lifecycle = json::serialize(lifecycle_of(record, std::move(recipe)))};
+}
+
+}  // namespace
+
+db::SandboxRow row_of(const Record& record) {
+  return row_with(record, said(record.recipe));
 }
 
 Result<Record> record_of(const db::SandboxRow& row) {
@@ -124,13 +133,19 @@ Result<Record> record_of(const db::SandboxRow& row) {
   return record;
 }
 
+db::SandboxRow DatabaseRecords::row(const Record& record) const {
+  if (!last_.has_value() || last_->recipe != record.recipe)
+    last_ = Known{record.recipe, said(record.recipe)};
+  return row_with(record, last_->said);
+}
+
 Status DatabaseRecords::check(const Record& record) const {
   TRY(db::Variables::check(record.env));
-  return db::Sandboxes::check(row_of(record));
+  return db::Sandboxes::check(row(record));
 }
 
 io::Async<Status> DatabaseRecords::put(Record record) {
-  auto work = [variables = variables_, row = row_of(record),
+  auto work = [variables = variables_, row = row(record),
                env = std::move(record.env)](db::Database& database) -> Status {
     TRY(variables->put(row.id, env));
     return db::Sandboxes(database).put(row);

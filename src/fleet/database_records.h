@@ -5,8 +5,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "db/sandbox_events.h"
 #include "db/sandboxes.h"
 #include "db/variables.h"
@@ -31,8 +33,16 @@ class DatabaseRecords final : public Records {
                                                EventQuery query) override;
 
  private:
+  // row_of(), for the recipe of which most sandboxes are made worked out once.
+  db::SandboxRow row(const Record& record) const;
+
   std::shared_ptr<SharedDatabase> database_;
   std::shared_ptr<db::Variables> variables_;  // used with the database's turn alone
+  struct Known {
+    Recipe recipe;
+    std::optional<json::Value> said;  // as a row has it
+  };
+  mutable std::optional<Known> last_;  // the loop's
 };
 
 // Pure, for tests: a row and back. Error: a lifecycle that is none of ours.
