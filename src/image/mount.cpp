@@ -25,15 +25,13 @@ namespace {
 
 constexpr unsigned kAttributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
 constexpr std::string_view kRememberedName = "erofs-mounts";
-constexpr std::string_view kHeader = "caisson-erofs-mounts 1\n";
-constexpr std::array<ErofsMethod, 3> kMethods = {ErofsMethod::kBuffered, ErofsMethod::kDirect,
-                                                 ErofsMethod::kLoop};
+constexpr std::string_view kHeader = "caisson-erofs-mounts 2\n";
+constexpr std::array<ErofsMethod, 2> kMethods = {ErofsMethod::kBuffered, ErofsMethod::kLoop};
 
-Result<Fd> mount_from(const std::string& source, bool direct) {
+Result<Fd> mount_from(const std::string& source) {
   // "ro": else a read-only device is refused, being opened for writing first.
-  const sys::MountOption options[] = {
-      {"source", source.c_str()}, {"ro", nullptr}, {"directio", nullptr}};
-  return sys::make_mount("erofs", std::span(options, direct ? 3 : 2), kAttributes);
+  const sys::MountOption options[] = {{"source", source.c_str()}, {"ro", nullptr}};
+  return sys::make_mount("erofs", options, kAttributes);
 }
 
 Result<Fd> mount_over_loop(int file_fd) {
@@ -45,7 +43,7 @@ Result<Fd> mount_over_loop(int file_fd) {
   }
   if (!loop.has_value()) return fail(std::move(loop).error());
   // The mount keeps the device from here on.
-  return mount_from(loop->path, false);
+  return mount_from(loop->path);
 }
 
 // The smallest image that erofs takes: one block with a super block at 1024 and, after it, the
@@ -126,16 +124,12 @@ Result<ImageRoot> open_directory(int chain_directory_fd) {
   return fail_errno(std::string("open ") + kDirectoryName);
 }
 
-// The first of the methods that works, and which.
-struct Tried {
-  Fd mount;
-  ErofsMethod method;
-};
-Result<Tried> mount_first(int file_fd, std::span<const ErofsMethod> methods) {
+// The first of the methods that works.
+Result<Fd> mount_first(int file_fd, std::span<const ErofsMethod> methods) {
   std::string met;
   for (const ErofsMethod method : methods) {
     auto mount = mount_erofs(file_fd, method);
-    if (mount.has_value()) return Tried{std::move(*mount), method};
+    if (mount.has_value()) return mount;
     if (!met.empty()) met += "; ";
     met += std::string(to_string(method)) + ": " + mount.error().message();
   }
@@ -151,8 +145,6 @@ std::string_view to_string(ErofsMethod method) {
   switch (method) {
     case ErofsMethod::kBuffered:
       return "buffered";
-    case ErofsMethod::kDirect:
-      return "direct";
     case ErofsMethod::kLoop:
     case ErofsMethod::kCount:
       break;
@@ -162,7 +154,7 @@ std::string_view to_string(ErofsMethod method) {
 
 Result<Fd> mount_erofs(int file_fd, ErofsMethod method) {
   if (method == ErofsMethod::kLoop) return mount_over_loop(file_fd);
-  return mount_from("/proc/self/fd/" + std::to_string(file_fd), method == ErofsMethod::kDirect);
+  return mount_from("/proc/self/fd/" + std::to_string(file_fd));
 }
 
 Result<ImageRoot> open_root(int chain_directory_fd) {
@@ -175,67 +167,8 @@ Result<ImageRoot> open_root(int chain_directory_fd) {
 }
 
 Result<ImageRoot> mount_root(Fd file) {
-  constexpr ErofsMethod kOrder[] = {ErofsMethod::kBuffered, ErofsMethod::kLoop};
-  TRY_ASSIGN(Tried tried, mount_first(file.get(), kOrder));
-  return ImageRoot{.fd = std::move(tried.mount), .mounted = true, .file = std::move(file)};
-}
-
-Result<SharedRoot> SharedRoot::open(int chain_directory_fd, int place_fd) {
-  SharedRoot shared;
-  auto file = open_erofs(chain_directory_fd);
-  if (!file.has_value()) {
-    if (file.error().error_number() != ENOENT) return fail(std::move(file).error());
-    TRY_ASSIGN(shared.root_, open_directory(chain_directory_fd));
-    shared.how_ = "directory";
-    return shared;
-  }
-  constexpr ErofsMethod kOrder[] = {ErofsMethod::kDirect, ErofsMethod::kLoop,
-                                    ErofsMethod::kBuffered};
-  TRY_ASSIGN(Tried tried, mount_first(file->get(), kOrder));
-  shared.root_ = ImageRoot{.fd = std::move(tried.mount), .mounted = true, .file = std::move(*file)};
-  shared.how_ = to_string(tried.method);
-  if (place_fd < 0) return shared;
-  TRY(sys::move_mount(shared.root_.fd.get(), place_fd, ""));
-  shared.attached_ = true;
-  return shared;
-}
-
-SharedRoot::SharedRoot(SharedRoot&& other) noexcept
-    : root_(std::move(other.root_)),
-      attached_(std::exchange(other.attached_, false)),
-      how_(other.how_) {}
-
-SharedRoot& SharedRoot::operator=(SharedRoot&& other) noexcept {
-  std::swap(root_, other.root_);
-  std::swap(attached_, other.attached_);
-  std::swap(how_, other.how_);
-  return *this;
-}
-
-SharedRoot::~SharedRoot() {
-  if (!attached_) return;
-  // Its own path, whatever covers or holds it by now: clones of it live on.
-  const std::string path = "/proc/self/fd/" + std::to_string(root_.fd.get());
-  (void)::umount2(path.c_str(), MNT_DETACH);
-}
-
-Result<ImageRoot> SharedRoot::clone() const {
-  if (!root_.mounted) {
-    ImageRoot again;
-    again.fd = Fd(::fcntl(root_.fd.get(), F_DUPFD_CLOEXEC, 0));
-    if (!again.fd.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
-    return again;
-  }
-  auto tree = sys::open_tree(root_.fd.get(), "", OPEN_TREE_CLONE);
-  if (!tree.has_value() && !attached_ && tree.error().error_number() == EINVAL)
-    return fail(std::move(tree).error().with(
-        "this kernel (before 6.15) clones only what is attached, and SharedRoot::open() was given "
-        "no place for it"));
-  if (!tree.has_value()) return fail(std::move(tree).error());
-  ImageRoot root{.fd = std::move(*tree), .mounted = true};
-  root.file = Fd(::fcntl(root_.file.get(), F_DUPFD_CLOEXEC, 0));
-  if (!root.file.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
-  return root;
+  TRY_ASSIGN(Fd mount, mount_first(file.get(), kMethods));
+  return ImageRoot{.fd = std::move(mount), .mounted = true, .file = std::move(file)};
 }
 
 std::string MountSupport::encode() const {

@@ -11,10 +11,9 @@
 // Ids in an erofs file are the image's own, 0 to 65535; only the wall's id mapping makes them ids
 // of a sandbox (wall/namespace/parts.cpp). Until then no process may run in such a mount.
 //
-// Every CLI run mounts for itself, buffered: pages are copied from the file's own page cache, which
-// outlives the run. A server mounts an image once, with direct I/O, and clones that mount for each
-// sandbox (SharedRoot): then a page of the image is in memory once. docs/benchmarks.md has the
-// figures. Any thread, except where said.
+// Every sandbox mounts for itself, buffered: pages are copied from the file's own page cache, which
+// outlives it. All sandboxes share what is in memory of a directory, which is therefore what a
+// server should have. docs/benchmarks.md has the figures. Any thread.
 #pragma once
 
 #include <array>
@@ -33,7 +32,6 @@ inline constexpr const char* kDirectoryName = "rootfs";
 
 enum class ErofsMethod : std::uint8_t {
   kBuffered,  // from the file, whose own pages stay in the cache
-  kDirect,    // from the file, past its page cache
   kLoop,      // over a loop device, with direct I/O where its file system has that
   kCount
 };
@@ -56,31 +54,6 @@ Result<ImageRoot> open_root(int chain_directory_fd);
 // The same for an erofs file that has no place in the store. It must have been checked
 // (erofs_check.h), and nobody else may be able to write it.
 Result<ImageRoot> mount_root(Fd file);
-
-// One mount of an image for many sandboxes. clone() gives each its own detached mount of the same
-// file system, which the wall can map to that sandbox's ids; pages are in memory once. It must be
-// made and cloned in one mount namespace (a server's own). Movable; one thread at a time.
-class SharedRoot {
- public:
-  // With direct I/O, else over a loop device, else buffered. `place_fd` is an empty directory on
-  // which the mount is put for kernels before 6.15, which clone only what is attached; such a
-  // process should have a mount namespace of its own. -1: none; then clone() fails there.
-  static Result<SharedRoot> open(int chain_directory_fd, int place_fd = -1);
-  SharedRoot(SharedRoot&&) noexcept;
-  SharedRoot& operator=(SharedRoot&&) noexcept;
-  ~SharedRoot();
-
-  // A directory is opened again instead.
-  Result<ImageRoot> clone() const;
-  // How it is mounted: "erofs, direct", …, "directory".
-  std::string_view how() const { return how_; }
-
- private:
-  SharedRoot() = default;
-  ImageRoot root_;
-  bool attached_ = false;
-  std::string_view how_;
-};
 
 // What this host can do, as tried with a small file in `directory_fd` (whose file system matters).
 struct MountSupport {

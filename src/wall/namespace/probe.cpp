@@ -342,13 +342,10 @@ Finding idmapped_mounts(const HostFacts& facts) {
 
 Finding erofs(const HostFacts& facts) {
   const char* feature = "erofs from a file";
-  if (facts.probes[Probe::kErofsFile] == 0) {
-    if (facts.probes[Probe::kErofsDirect] == 0)
-      return works(feature, "images can be kept as one file, shared past its page cache");
-    return works(feature, "images can be kept as one file, but not past its page cache (" +
-                              reason(facts.probes[Probe::kErofsDirect]) +
-                              "): what many sandboxes of one server read is in memory twice");
-  }
+  if (facts.probes[Probe::kErofsFile] == 0)
+    return works(feature,
+                 "images can be kept as one file; what sandboxes read of a directory is in memory "
+                 "once, of a file for each of them");
   const std::string instead = "; images can only be kept as directories";
   if (facts.uid != 0) return limited(feature, "only root can mount one" + instead, "");
   if (!facts.has_erofs)

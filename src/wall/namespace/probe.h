@@ -40,16 +40,15 @@ enum class Probe : std::uint8_t {
   kRights,           // and rights in it: the other namespaces
   kNestedNamespace,  // a second user namespace inside the first
   kTimeNamespace,
-  kProc,         // a fresh /proc in new user and pid namespaces
-  kOverlay,      // overlay with user xattrs on a tmpfs, in a user namespace
-  kTmpfsXattr,   // user extended attributes on a tmpfs
-  kIdmap,        // an id-mapped clone of the mount that holds the images (root alone)
-  kQuotaLayer,   // a writable layer on disk: an ext4 on a loop device (root alone)
-  kErofsFile,    // an erofs image mounted from a file without a loop device (root alone)
-  kErofsDirect,  // the same past the file's page cache
-  kErofsLoop,    // an erofs image over a loop device
-  kListener,     // a seccomp filter with a listener
-  kKillable,     // one whose waiting callers can still be killed
+  kProc,        // a fresh /proc in new user and pid namespaces
+  kOverlay,     // overlay with user xattrs on a tmpfs, in a user namespace
+  kTmpfsXattr,  // user extended attributes on a tmpfs
+  kIdmap,       // an id-mapped clone of the mount that holds the images (root alone)
+  kQuotaLayer,  // a writable layer on disk: an ext4 on a loop device (root alone)
+  kErofsFile,   // an erofs image mounted from a file without a loop device (root alone)
+  kErofsLoop,   // an erofs image over a loop device
+  kListener,    // a seccomp filter with a listener
+  kKillable,    // one whose waiting callers can still be killed
   kPidfd,
   kClone3,
   kIpv6,         // sockets of IPv6

@@ -186,7 +186,6 @@ int try_idmap() {
 void try_erofs(ProbeResults& results, int state_fd) {
   const image::MountSupport support = image::try_mounts(state_fd);
   results[Probe::kErofsFile] = support[image::ErofsMethod::kBuffered];
-  results[Probe::kErofsDirect] = support[image::ErofsMethod::kDirect];
   results[Probe::kErofsLoop] = support[image::ErofsMethod::kLoop];
 }
 

@@ -438,10 +438,7 @@ TEST(Diagnose, ErofsFromAFile) {
   HostFacts facts = host.facts();
   facts.uid = 0;
   facts.probes[Probe::kErofsFile] = 0;
-  facts.probes[Probe::kErofsDirect] = 0;
-  expect(find(facts, "erofs from a file"), FeatureState::kWorks, "past its page cache", "");
-  facts.probes[Probe::kErofsDirect] = EINVAL;
-  expect(find(facts, "erofs from a file"), FeatureState::kWorks, "in memory twice", "");
+  expect(find(facts, "erofs from a file"), FeatureState::kWorks, "can be kept as one file", "");
 }
 
 TEST(Diagnose, IdMappedMounts) {
@@ -550,7 +547,7 @@ TEST(Live, ProbesThisHost) {
   EXPECT_EQ(facts.probes[Probe::kPidfd], 0);
   if (facts.uid == 0) {
     EXPECT_NE(facts.probes[Probe::kIdmap], kNotTried);
-    for (const Probe probe : {Probe::kErofsFile, Probe::kErofsDirect, Probe::kErofsLoop})
+    for (const Probe probe : {Probe::kErofsFile, Probe::kErofsLoop})
       EXPECT_NE(facts.probes[probe], kNotTried);
   }
   if (facts.probes[Probe::kRights] == 0) {
