@@ -31,21 +31,22 @@ Result<Fd> open_root() {
 
 }  // namespace
 
-Result<Place> Place::find(const std::string& path, Missing missing, const Owner& owner) {
+Result<Place> Place::find(const std::string& path, Missing missing, const Owner& owner, Last last) {
   Place place(path);
   place.guarded_ = owner.given();
   if (place.guarded_) {
-    TRY(place.walk(missing, owner));
+    TRY(place.walk(missing, owner, last));
   } else if (missing == Missing::kMake) {
     TRY(make_parents(path, owner));
   }
   return place;
 }
 
-Status Place::walk(Missing missing, const Owner& owner) {
+Status Place::walk(Missing missing, const Owner& owner, Last last) {
   TRY_ASSIGN(directory_, open_root());
   push_parts(path_, left_);
   name_ = ".";
+  const bool wants_directory = last == Last::kKeep && path_.ends_with('/');
   std::size_t links = 0;
   while (!left_.empty()) {
     const std::string part = std::move(left_.back());
@@ -53,12 +54,15 @@ Status Place::walk(Missing missing, const Owner& owner) {
     struct stat status{};
     const bool there = ::fstatat(directory_.get(), part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
     if (!there && errno != ENOENT) return fail_errno("open " + path_);
-    if (there && S_ISLNK(status.st_mode)) {
+    const bool kept = last == Last::kKeep && left_.empty();
+    if (there && S_ISLNK(status.st_mode) && !kept) {
       if (++links > kMaxLinks) return fail(Error::syscall("open " + path_, ELOOP));
       TRY(follow(part, status));
       continue;
     }
     if (left_.empty() && part != "..") {
+      if (there && wants_directory && !S_ISDIR(status.st_mode))
+        return fail(Error::syscall("open " + path_, ENOTDIR));
       name_ = part;
       return {};
     }
@@ -108,11 +112,15 @@ Status Place::enter(const std::string& name, Missing missing, const Owner& owner
 Status Place::check(const struct stat& status, mode_t for_all) const {
   for (const uid_t planter : planters_) {
     if (status.st_uid == planter || (status.st_mode & for_all) == for_all) continue;
-    return fail(
-        Error(Code::kPermissionDenied, path_ + ": a link of user " + std::to_string(planter) +
-                                           " is on the way, who may not do this where it leads"));
+    return refuse(planter);
   }
   return {};
+}
+
+std::unexpected<Error> Place::refuse(uid_t planter) const {
+  return fail(
+      Error(Code::kPermissionDenied, path_ + ": a link of user " + std::to_string(planter) +
+                                         " is on the way, who may not do this where it leads"));
 }
 
 Status Place::check_new() const {
@@ -124,6 +132,25 @@ Status Place::check_new() const {
 
 Status Place::check_existing(const struct stat& status) const {
   return check(status, S_IWOTH);
+}
+
+Status Place::check_removal(const struct stat& status) const {
+  if (planters_.empty()) return {};
+  TRY(check_new());
+  struct stat above{};
+  if (::fstat(directory_.get(), &above) != 0) return fail_errno("open " + path_);
+  if ((above.st_mode & S_ISVTX) == 0) return {};
+  for (const uid_t planter : planters_)
+    if (above.st_uid != planter && status.st_uid != planter) return refuse(planter);
+  return {};
+}
+
+Status Place::check_emptying(const struct stat& directory) const {
+  // Of a sticky one only its owner may remove all that there is.
+  const bool sticky = (directory.st_mode & S_ISVTX) != 0;
+  for (const uid_t planter : planters_)
+    if (sticky && directory.st_uid != planter) return refuse(planter);
+  return check(directory, S_IWOTH | S_IXOTH);
 }
 
 bool Place::may_give(const struct stat& status) const {

@@ -1,4 +1,5 @@
-// Where a path leads: an open directory and a name in it, for operations that make files.
+// Where a path leads: an open directory and a name in it, for operations that make, move or remove
+// files.
 //
 // Plain: as any program of the worker's own rights goes. Guarded, for a worker that works with
 // root's rights for somebody else (the OPEN frame names an owner): the path is walked step by step,
@@ -22,10 +23,12 @@ namespace caisson::guest {
 class Place {
  public:
   enum class Missing : std::uint8_t { kFail, kMake };  // directories on the way
+  enum class Last : std::uint8_t { kFollow, kKeep };   // a link that the path ends with
 
-  // Guarded where `owner` is given; `owner` gets what is made on the way. A link that `path` ends
-  // with is followed.
-  static Result<Place> find(const std::string& path, Missing missing, const Owner& owner);
+  // Guarded where `owner` is given; `owner` gets what is made on the way. Where the last link is
+  // kept, a path that ends with a slash means a directory, as it does to the kernel.
+  static Result<Place> find(const std::string& path, Missing missing, const Owner& owner,
+                            Last last = Last::kFollow);
 
   // For openat() and its like, with flags() added; names are without links where it is guarded.
   int directory() const { return guarded_ ? directory_.get() : AT_FDCWD; }
@@ -40,6 +43,11 @@ class Place {
   // there. Error: permission_denied.
   Status check_new() const;
   Status check_existing(const struct stat& status) const;
+  // Whether they may remove or replace the entry `status` there: in a directory with the sticky bit
+  // it takes more than the right to write.
+  Status check_removal(const struct stat& status) const;
+  // Whether they may remove whatever that directory, in or below the place, has in it.
+  Status check_emptying(const struct stat& directory) const;
   // Whether that file may be given to somebody else: it is reached by one name alone, and through
   // nobody's links but its owner's.
   bool may_give(const struct stat& status) const;
@@ -49,10 +57,11 @@ class Place {
 
  private:
   explicit Place(std::string path) : path_(path), name_(std::move(path)) {}
-  Status walk(Missing missing, const Owner& owner);
+  Status walk(Missing missing, const Owner& owner, Last last);
   Status enter(const std::string& name, Missing missing, const Owner& owner);
   Status follow(const std::string& name, const struct stat& link);
   Status check(const struct stat& status, mode_t for_all) const;
+  std::unexpected<Error> refuse(uid_t planter) const;
 
   std::string path_, name_;
   bool guarded_ = false;

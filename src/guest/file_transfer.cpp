@@ -14,6 +14,7 @@
 #include "base/file_time.h"
 #include "guest/file_details.h"
 #include "guest/file_place.h"
+#include "guest/file_reader.h"
 #include "guest/files.h"
 
 namespace caisson::guest {
@@ -193,20 +194,21 @@ struct Source {
   Identity identity;
 };
 
-// Regular files, all of them different, none the destination.
+// Regular files, all of them different, none the destination. Whose the composition will be could
+// have read them.
 Result<std::vector<Source>> sources_of(const proto::FieldReader& fields, const std::string& path,
                                        const Owner& owner) {
   std::vector<Source> sources;
   std::set<Identity> seen;
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0) seen.insert({status.st_dev, status.st_ino});
+  TRY_ASSIGN(const FileReader reader, FileReader::become(owner));
   for (const std::string_view field : fields.all(Tag::kSource)) {
     TRY_ASSIGN(const std::string source, checked_path(field));
     TRY_ASSIGN(Place place, Place::find(source, Place::Missing::kFail, owner));
     TRY_ASSIGN(Fd file, place.open_regular(O_RDONLY));
-    // It will be removed.
-    TRY(place.check_new());
     if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + source);
+    TRY(place.check_removal(status));  // since it will be
     const Identity identity{status.st_dev, status.st_ino};
     if (!seen.insert(identity).second || source == path)
       return fail(

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "guest/file_details.h"
+#include "guest/file_place.h"
 #include "guest/files.h"
 
 namespace caisson::guest {
@@ -108,7 +109,14 @@ struct Ancestor {
   ino_t inode;
 };
 
-Result<Fd> enter(int parent_fd, const std::string& name) {
+// By whoever planted the links that led to `top`, which `fd` is or lies below.
+Status check_emptying(int fd, const Place& top) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return fail_errno("fstat");
+  return top.check_emptying(status);
+}
+
+Result<Fd> enter(int parent_fd, const std::string& name, const Place& top) {
   Fd directory(::openat(parent_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!directory.valid()) return fail_errno("open " + name);
   // What is mounted below is not part of the tree.
@@ -117,6 +125,7 @@ Result<Fd> enter(int parent_fd, const std::string& name) {
     return fail_errno("statx " + name);
   if ((status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0)
     return fail(Error::precondition(name + " is a mount"));
+  TRY(check_emptying(directory.get(), top));
   return directory;
 }
 
@@ -142,16 +151,17 @@ Result<std::string> remove_entries(int fd) {
   return std::string();
 }
 
-// Removes everything below `top`. The way back up is "..", checked against what was there on the
-// way down, so that depth costs no descriptors.
-Status empty_tree(Fd current) {
+// Removes everything below `current`, which is what `top` leads to. The way back up is "..",
+// checked against what was there on the way down, so that depth costs no descriptors.
+Status empty_tree(Fd current, const Place& top) {
+  TRY(check_emptying(current.get(), top));
   std::vector<Ancestor> ancestors;
   for (;;) {
     TRY_ASSIGN(const std::string child, remove_entries(current.get()));
     if (!child.empty()) {
       struct stat status{};
       if (::fstat(current.get(), &status) != 0) return fail_errno("fstat");
-      TRY_ASSIGN(Fd below, enter(current.get(), child));
+      TRY_ASSIGN(Fd below, enter(current.get(), child, top));
       ancestors.push_back({child, status.st_dev, status.st_ino});
       current = std::move(below);
       continue;
@@ -224,19 +234,32 @@ Status list_directory(const proto::FieldReader& fields, WorkerLink& link) {
 Status remove_path(const proto::FieldReader& fields) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const std::uint64_t recursive, number_field(fields, Tag::kRecursive, 0));
-  if (::unlink(path.c_str()) == 0) return {};
-  const int error_number = errno;
-  if (error_number != EISDIR && error_number != EPERM)
-    return fail(Error::syscall("remove " + path, error_number));
-  if (::rmdir(path.c_str()) == 0) return {};
-  if (errno == ENOTDIR) return fail(Error::syscall("remove " + path, error_number));
-  if ((errno != ENOTEMPTY && errno != EEXIST) || recursive == 0)
+  TRY_ASSIGN(const Owner owner, Owner::wanted(fields));
+  TRY_ASSIGN(const Place place,
+             Place::find(path, Place::Missing::kFail, owner, Place::Last::kKeep));
+  struct stat status{};
+  if (::fstatat(place.directory(), place.name(), &status, AT_SYMLINK_NOFOLLOW) != 0)
     return fail_errno("remove " + path);
-  Fd top(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  TRY(place.check_removal(status));
+  const auto remove = [&](int flags) {
+    return ::unlinkat(place.directory(), place.name(), flags) == 0 ? 0 : errno;
+  };
+  const int not_a_file = remove(0);
+  if (not_a_file == 0) return {};
+  if (not_a_file != EISDIR && not_a_file != EPERM)
+    return fail(Error::syscall("remove " + path, not_a_file));
+  const int not_empty = remove(AT_REMOVEDIR);
+  if (not_empty == 0) return {};
+  if (not_empty == ENOTDIR) return fail(Error::syscall("remove " + path, not_a_file));
+  if ((not_empty != ENOTEMPTY && not_empty != EEXIST) || recursive == 0)
+    return fail(Error::syscall("remove " + path, not_empty));
+  Fd top(
+      ::openat(place.directory(), place.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!top.valid()) return fail_errno("open " + path);
-  if (Status emptied = empty_tree(std::move(top)); !emptied)
+  if (Status emptied = empty_tree(std::move(top), place); !emptied)
     return fail(std::move(emptied).error().with("remove " + path));
-  if (::rmdir(path.c_str()) != 0) return fail_errno("remove " + path);
+  if (const int left = remove(AT_REMOVEDIR); left != 0)
+    return fail(Error::syscall("remove " + path, left));
   return {};
 }
 

@@ -63,24 +63,6 @@ Status make_directory_of(const proto::FieldReader& fields) {
   return make_directory(path, options);
 }
 
-Status rename_path(const proto::FieldReader& fields) {
-  TRY_ASSIGN(const std::string from, path_field(fields, Tag::kPath));
-  TRY_ASSIGN(const std::string to, path_field(fields, Tag::kTarget));
-  TRY_ASSIGN(const std::uint64_t exclusive, number_field(fields, Tag::kExclusive, 0));
-  TRY_ASSIGN(const std::uint64_t parents, number_field(fields, Tag::kRecursive, 0));
-  TRY_ASSIGN(const Owner owner, Owner::wanted(fields));
-  if (parents != 0) {
-    // Nothing is made for what is not there.
-    struct stat status{};
-    if (::lstat(from.c_str(), &status) != 0) return fail_errno("rename " + from);
-    TRY(make_parents(to, owner));
-  }
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
-                  exclusive != 0 ? RENAME_NOREPLACE : 0) != 0)
-    return fail_errno("rename " + from + " to " + to);
-  return {};
-}
-
 Status make_symlink(const proto::FieldReader& fields) {
   TRY_ASSIGN(const std::string path, path_field(fields, Tag::kPath));
   TRY_ASSIGN(const std::string_view text, fields.text(Tag::kTarget));

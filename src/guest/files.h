@@ -26,6 +26,9 @@ class Owner {
   static Result<Owner> wanted(const proto::FieldReader& fields);
 
   bool given() const { return uid_ != kUnchanged || gid_ != kUnchanged; }
+  // Nobody's where it is not given.
+  uid_t uid() const { return uid_; }
+  gid_t gid() const { return gid_; }
   Status give(int fd, const std::string& path) const;
 
  private:
@@ -49,6 +52,7 @@ Status write_file(const proto::FieldReader& fields, WorkerLink& link);
 Status compose_file(const proto::FieldReader& fields, WorkerLink& link);
 Status list_directory(const proto::FieldReader& fields, WorkerLink& link);
 Status remove_path(const proto::FieldReader& fields);
+Status rename_path(const proto::FieldReader& fields);
 Status lookup_user(const proto::FieldReader& fields, WorkerLink& link);
 // The EVENT of kStat for `path`; AT_SYMLINK_NOFOLLOW or 0.
 Status tell_status(const std::string& path, int flags, const proto::FieldReader& fields,

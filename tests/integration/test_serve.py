@@ -136,6 +136,44 @@ class Restart(Case):
         self.assertNotIn(b"e2b_", said.read_bytes())
 
 
+class Links(Case):
+    """The server works on files with root's rights inside; links that a user plants there do not lend them to him."""
+
+    def filesystem(self, sandbox, method, body):
+        return self.ask("POST", f"/filesystem.Filesystem/{method}", body, sandbox)[0]
+
+    def test_a_planted_link_moves_and_removes_nothing_of_roots(self):
+        sandbox = self.create()
+        self.output_of(sandbox, "mkdir -p ~/mine && ln -s /etc ~/way && echo x >~/mine/f && echo x >~/g")
+        home = self.output_of(sandbox, "cd && pwd").strip()
+        before = self.output_of(sandbox, "ls -A /etc | sort")
+        self.assertNotEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way/hosts"}), 200)
+        self.assertNotEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way/init.d"}), 200)
+        self.assertNotEqual(self.filesystem(sandbox, "MakeDir", {"path": f"{home}/way/made/below"}), 200)
+        for source, destination in (("way/hosts", "taken"), ("g", "way/hosts"), ("g", "way/new")):
+            body = {"source": f"{home}/{source}", "destination": f"{home}/{destination}"}
+            self.assertNotEqual(self.filesystem(sandbox, "Move", body), 200, body)
+        self.assertEqual(self.output_of(sandbox, "ls -A /etc | sort"), before)
+        # What is his own, and the link itself, are moved and removed as ever.
+        self.assertEqual(self.filesystem(sandbox, "Move", {"source": f"{home}/g", "destination": f"{home}/a/b/g"}), 200)
+        self.assertEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/mine"}), 200)
+        self.assertEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way"}), 200)
+        self.assertEqual(self.output_of(sandbox, "cd && find . -newer /etc/hostname | grep -v '^.$' | sort"),
+                         "./a\n./a/b\n./a/b/g\n")
+
+    def test_a_composition_reads_with_the_users_rights(self):
+        sandbox = self.create()
+        home = self.output_of(sandbox, "cd && pwd && echo one >one && echo two >two").strip()
+        body = {"source_paths": ["/etc/shadow"], "destination": f"{home}/all", "username": "user"}
+        status, answer = self.ask("POST", "/files/compose", body, sandbox)
+        self.assertEqual(status, 403, answer)
+        body["source_paths"] = [f"{home}/one", f"{home}/two"]
+        status, answer = self.ask("POST", "/files/compose", body, sandbox)
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(self.output_of(sandbox, "cat ~/all; ls ~/one ~/two 2>/dev/null || test -f /etc/shadow"),
+                         "one\ntwo\n")
+
+
 def status_of(pid):
     """The fields of /proc/PID/status."""
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()

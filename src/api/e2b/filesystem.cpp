@@ -72,6 +72,7 @@ io::Async<Result<Value>> remove(const Request& request, const Value& message) {
   CO_TRY_ASSIGN(const Place place, co_await place_of(request, message, "path"));
   proto::Fields fields = file_fields(FileOperation::kRemove, place.path);
   fields.put_u8(Tag::kRecursive, 1);
+  put_owner(fields, place.account);  // so that no planted link leads root's rights astray
   const auto removed = co_await call_guest(request, proto::Kind::kFile, std::move(fields));
   // What is not there needs no removing.
   if (!removed.has_value() && removed.error().code() != Code::kNotFound)

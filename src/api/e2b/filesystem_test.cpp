@@ -132,7 +132,9 @@ TEST_F(Filesystem, RemovingWhatIsNotThereIsNoError) {
   play([](FakeSupervisor& at) {
     for (const int number : {ENOENT, EBUSY}) {
       tell_user(at);
-      fail_with(at, at.next(FrameType::kOpen), Error::syscall("remove /a", number));
+      const proto::Frame open = expect_file(at, FileOperation::kRemove, "/a");
+      EXPECT_EQ(proto::FieldReader::parse(open.payload)->number(Tag::kUid), 1000u);
+      fail_with(at, open, Error::syscall("remove /a", number));
     }
   });
   EXPECT_EQ(call("/filesystem.Filesystem/Remove", R"({"path":"/a"})")->answer, "{}");
