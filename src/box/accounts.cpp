@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/error.h"
 #include "base/sys.h"
 #include "image/stacked_files.h"
 
@@ -13,11 +14,24 @@ constexpr std::string_view kHostPasswd =
     "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n";
 constexpr std::string_view kHostGroup = "root:x:0:\nuser:x:1000:\n";
 
-std::string read_in_image(std::span<const int> root_fds, const char* path) {
+// Empty where there is nothing to read.
+Result<std::string> read_in_image(std::span<const int> root_fds, const char* path) {
+  const auto refuse = [&](const std::string& why) {
+    return fail(Error::exhausted("the image's /" + std::string(path) + ": " + why));
+  };
   auto file = image::open_stacked_file(root_fds, path);
-  if (!file.has_value()) return "";
-  auto text = sys::read_again(file->get(), kMostBytes);
-  return text.has_value() ? std::move(*text) : "";
+  if (!file.has_value() && file.error().code() == Code::kResourceExhausted)
+    return refuse(file.error().message());
+  if (!file.has_value()) return std::string();
+  auto text = sys::read_again(file->get(), kMostBytes + 1);
+  if (!text.has_value()) return std::string();
+  if (text->size() > kMostBytes) return refuse("it is longer than the 1 MiB that is allowed");
+  return std::move(*text);
+}
+
+// Who is a number is that one, whatever the files say.
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 std::string_view field(std::string_view line, std::size_t index) {
@@ -77,10 +91,16 @@ Account find_account_in(std::string_view passwd, std::string_view group, std::st
   return account;
 }
 
-Account find_account(std::span<const int> image_root_fds, const std::string& user) {
+Result<Account> find_account(std::span<const int> image_root_fds, const std::string& user) {
   if (image_root_fds.empty()) return find_account_in(kHostPasswd, kHostGroup, user);
-  return find_account_in(read_in_image(image_root_fds, "etc/passwd"),
-                         read_in_image(image_root_fds, "etc/group"), user);
+  const std::size_t colon = user.find(':');
+  Result<std::string> passwd = read_in_image(image_root_fds, "etc/passwd");
+  if (!passwd.has_value() && !is_number(user.substr(0, colon))) return fail(passwd.error());
+  std::string group;
+  if (colon != std::string::npos && !is_number(user.substr(colon + 1))) {
+    TRY_ASSIGN(group, read_in_image(image_root_fds, "etc/group"));
+  }
+  return find_account_in(passwd.value_or(""), group, user);
 }
 
 }  // namespace caisson::box

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "caisson/error.h"
+
 namespace caisson::box {
 
 struct Account {
@@ -24,8 +26,9 @@ struct Account {
 // `user` as in a spec: empty (the image's default: 1000 where it has such a user, else 0), NAME,
 // UID[:GID] or NAME:GROUP. `image_root_fds` are the image's root directories, the uppermost first;
 // none is the host image, whose users are root and user. An unknown name is taken for 1000:1000,
-// and told.
-Account find_account(std::span<const int> image_root_fds, const std::string& user);
+// and told. Error: resource_exhausted where a file that a name is looked for in is longer than
+// 1 MiB or lies behind too many links (image/stacked_files.h); who is a number needs none.
+Result<Account> find_account(std::span<const int> image_root_fds, const std::string& user);
 
 // The pure part.
 Account find_account_in(std::string_view passwd, std::string_view group, std::string_view user);

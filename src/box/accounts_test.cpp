@@ -1,6 +1,13 @@
 #include "box/accounts.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/fd.h"
 
 namespace caisson::box {
 namespace {
@@ -38,6 +45,55 @@ TEST(FindAccount, WhatIsMalformedOrUnknownCountsAsAbsent) {
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "nobody").unknown, "user nobody");
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "web:nogroup").unknown, "group nogroup");
   EXPECT_EQ(find_account_in(kPasswd, kGroup, "nobody:nogroup").unknown, "user nobody");
+}
+
+// An image's root directory.
+class AccountFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "caisson-accounts-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root_ = name;
+    std::filesystem::create_directory(root_ / "etc");
+    std::ofstream(root_ / "etc/passwd") << kPasswd;
+    std::ofstream(root_ / "etc/group") << kGroup;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  Result<Account> find(const std::string& user) {
+    const Fd root(::open(root_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const int fd = root.get();
+    return find_account({&fd, 1}, user);
+  }
+  std::string error(const std::string& user) {
+    const auto found = find(user);
+    return found.has_value() ? "" : found.error().message();
+  }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(AccountFiles, AreReadInTheImage) {
+  EXPECT_EQ(find("web:staff")->gid, 50u);
+  std::filesystem::remove(root_ / "etc/passwd");
+  EXPECT_EQ(find("web:staff")->unknown, "user web");
+}
+
+TEST_F(AccountFiles, ThatAreTooLongAreRefusedWhereANameIsLookedFor) {
+  std::ofstream(root_ / "etc/passwd", std::ios::app) << std::string((1 << 20) + 1, '\n');
+  for (const char* user : {"", "web", "web:50"})
+    EXPECT_EQ(error(user), "the image's /etc/passwd: it is longer than the 1 MiB that is allowed");
+  EXPECT_EQ(find("1000")->gid, 1000u);
+  EXPECT_EQ(find("33:staff")->gid, 50u);
+}
+
+TEST_F(AccountFiles, BehindTooManyLinksAreRefused) {
+  std::filesystem::remove(root_ / "etc/group");
+  std::filesystem::create_symlink("group", root_ / "etc/group");
+  EXPECT_EQ(error("web:staff"),
+            "the image's /etc/group: a file of the image: more links are on its way than the 40 "
+            "that are allowed");
+  EXPECT_EQ(find("web:50")->gid, 50u);
+  EXPECT_EQ(find("web")->gid, 33u);
 }
 
 }  // namespace

@@ -139,7 +139,8 @@ Result<box::Account> account_of(const policy::SpecValues& spec, const box::Image
                                 const image::ImageRef* files, const std::string& name) {
   const std::vector<int> root_fds = box::roots_of(files);
   const bool by_image = spec.user.empty() && !defaults.user.empty();
-  box::Account account = box::find_account(root_fds, by_image ? defaults.user : spec.user);
+  TRY_ASSIGN(box::Account account,
+             box::find_account(root_fds, by_image ? defaults.user : spec.user));
   if (by_image && !account.unknown.empty())
     return fail(Error::precondition("image " + name + ": its configuration's User: found '" +
                                     defaults.user + "', but it has no " + account.unknown +

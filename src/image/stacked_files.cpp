@@ -15,6 +15,8 @@ namespace caisson::image {
 namespace {
 
 constexpr std::size_t kMostLinks = 40;
+constexpr std::size_t kMostLinkBytes = PATH_MAX;  // of all links together
+constexpr std::size_t kMostNames = 256;           // each is looked for from the root on
 constexpr std::size_t kMostLevels = 64;
 
 struct Entry {
@@ -37,7 +39,9 @@ class Lookup {
   Result<Entry> find(std::string_view path) {
     add(path);
     Entry found;
-    for (std::size_t links = 0; !left_.empty();) {
+    std::size_t links = 0, link_bytes = 0;
+    for (std::size_t names = 0; !left_.empty();) {
+      if (++names > kMostNames) return refuse("more names are on its way", kMostNames);
       const std::string part = std::move(left_.front());
       left_.pop_front();
       if (part == "..") {
@@ -45,13 +49,16 @@ class Lookup {
         continue;
       }
       way_.push_back(part);
-      if (way_.size() > kMostLevels) return refuse("it lies too deep");
+      if (way_.size() > kMostLevels) return refuse("it has more levels above it", kMostLevels);
       TRY_ASSIGN(found, walk());
       if (!S_ISLNK(found.mode)) continue;
-      if (++links > kMostLinks) return refuse("there are too many links on its way");
+      if (++links > kMostLinks) return refuse("more links are on its way", kMostLinks);
       char target[PATH_MAX];
       const ssize_t size = ::readlinkat(found.fd.get(), "", target, sizeof target);
       if (size < 0) return fail_errno("read a link of the image");
+      link_bytes += static_cast<std::size_t>(size);
+      if (link_bytes > kMostLinkBytes)
+        return refuse("the links on its way have more bytes", kMostLinkBytes);
       way_.pop_back();
       if (size > 0 && target[0] == '/') way_.clear();
       add({target, static_cast<std::size_t>(size)});
@@ -60,8 +67,9 @@ class Lookup {
   }
 
  private:
-  std::unexpected<Error> refuse(const std::string& why) const {
-    return fail(Error::invalid("a file of the image: " + why));
+  std::unexpected<Error> refuse(const std::string& what, std::size_t most) const {
+    return fail(Error::exhausted("a file of the image: " + what + " than the " +
+                                 std::to_string(most) + " that are allowed"));
   }
 
   // In front of what is left.

@@ -37,6 +37,12 @@ class StackedFiles : public ::testing::Test {
     std::filesystem::create_directories(directory_ / path);
     ASSERT_EQ(::setxattr((directory_ / path).c_str(), "user.overlay.opaque", "y", 1, 0), 0);
   }
+  // A link of `names` names that come back to where they began, and then lead to `target`.
+  void wind(const std::string& path, int names, const std::string& target) {
+    std::string way;
+    for (int i = 0; i < names / 2; ++i) way += "d/../";
+    link(path, way + target);
+  }
   // What is in the file, or the code of the error.
   std::string look(const std::string& path, std::size_t roots = 3) {
     std::vector<Fd> opened;
@@ -104,7 +110,7 @@ TEST_F(StackedFiles, LinksLeadThroughAllOfThemAndNowhereElse) {
   EXPECT_EQ(look("absolute"), "2");
   EXPECT_EQ(look("out"), "(not_found)");
   EXPECT_EQ(look("../../etc/../../etc/group"), "0");
-  EXPECT_EQ(look("round"), "(invalid_argument)");
+  EXPECT_EQ(look("round"), "(resource_exhausted)");
 }
 
 TEST_F(StackedFiles, NothingButARegularFileIsOpened) {
@@ -114,7 +120,26 @@ TEST_F(StackedFiles, NothingButARegularFileIsOpened) {
   std::string deep;
   for (int i = 0; i < 80; ++i) deep += "d/";
   std::filesystem::create_directories(directory_ / ("0/" + deep));
-  EXPECT_EQ(look(deep + "x"), "(invalid_argument)");
+  EXPECT_EQ(look(deep + "x"), "(resource_exhausted)");
+}
+
+TEST_F(StackedFiles, LinksThatLeadToLongWaysAreBoundedTogether) {
+  write("2/d/passwd", "2");
+  wind("0/near", 200, "d/passwd");
+  EXPECT_EQ(look("near"), "2");
+  wind("0/far", 200, "near");
+  EXPECT_EQ(look("far"), "(resource_exhausted)");
+  // Two of 3000 bytes, in a name or two each.
+  const std::string slashes(3000, '/');
+  link("0/one", slashes + "d/passwd");
+  link("0/two", slashes + "one");
+  EXPECT_EQ(look("one"), "2");
+  EXPECT_EQ(look("two"), "(resource_exhausted)");
+  // As many links as there may be, and one more.
+  link("0/l0", "d/passwd");
+  for (int i = 1; i <= 40; ++i) link("0/l" + std::to_string(i), "l" + std::to_string(i - 1));
+  EXPECT_EQ(look("l39"), "2");
+  EXPECT_EQ(look("l40"), "(resource_exhausted)");
 }
 
 }  // namespace
