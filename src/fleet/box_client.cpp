@@ -28,7 +28,6 @@ constexpr std::size_t kMostStreams = 200;  // the supervisor has 256 for all its
 constexpr std::size_t kMostWaiting = 4u << 20;
 constexpr std::size_t kMostAnswers = 1024;  // parts of one answer
 constexpr auto kHelloTime = std::chrono::seconds(5);
-constexpr auto kAnswerTime = std::chrono::seconds(15);
 
 Error gone_error() {
   return Error::unavailable("the sandbox has gone");
@@ -277,7 +276,8 @@ Result<std::unique_ptr<BoxStream>> BoxClient::open(proto::Kind kind, const proto
 }
 
 io::Async<Result<std::vector<std::string>>> BoxClient::request(proto::ControlOperation operation,
-                                                               proto::Fields fields) {
+                                                               proto::Fields fields,
+                                                               io::Clock::duration time) {
   // Held: the client may be dropped while the answer is on its way.
   const std::shared_ptr<State> state = state_;
   const std::uint32_t number = ++state->last_request;
@@ -291,7 +291,7 @@ io::Async<Result<std::vector<std::string>>> BoxClient::request(proto::ControlOpe
     ~Forget() { state.requests.erase(number); }
   } const forget{*state, number};
   state->send(0, FrameType::kControl, 0, fields.bytes());
-  const auto until = io::Clock::now() + kAnswerTime;
+  const auto until = io::Clock::now() + time;
   while (!state->gone && !waiting.done) {
     const bool told = co_await state->answered.wait_until(until);
     if (!told && io::Clock::now() >= until)

@@ -73,9 +73,11 @@ class BoxClient {
   // Error: unavailable where the sandbox has gone, resource_exhausted with too many open streams.
   Result<std::unique_ptr<BoxStream>> open(proto::Kind kind, const proto::Fields& fields);
   // A request of stream 0 (proto::ControlOperation above kReseed): every EVENT that answers it, the
-  // last of which may be an error. Error: also deadline_exceeded, after a quarter of a minute.
+  // last of which may be an error. Error: also deadline_exceeded, after `time`.
   io::Async<Result<std::vector<std::string>>> request(proto::ControlOperation operation,
-                                                      proto::Fields fields);
+                                                      proto::Fields fields,
+                                                      io::Clock::duration time = kAnswerTime);
+  static constexpr std::chrono::seconds kAnswerTime{15};
   // Ends the sandbox.
   void shutdown();
   bool gone() const;

@@ -123,6 +123,11 @@ class FakeHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     refused_.insert(operation);
   }
+  // Requests of this kind get no answer.
+  void stall(proto::ControlOperation operation) {
+    const std::lock_guard lock(mutex_);
+    stalled_.insert(operation);
+  }
 
  private:
   struct Box {
@@ -189,6 +194,7 @@ class FakeHost final : public maker::Host {
     proto::Fields answer;
     answer.put_u32(Tag::kRequest,
                    static_cast<std::uint32_t>(fields.number_or_none(Tag::kRequest).value_or(0)));
+    if (stalled_.contains(operation)) return true;
     if (refused_.contains(operation)) answer.put_error(Error::precondition("not on this host"));
     send(fd, proto::FrameType::kEvent, answer);
     return true;
@@ -201,7 +207,7 @@ class FakeHost final : public maker::Host {
   std::mutex mutex_;
   std::string directory_;
   std::map<std::string, std::unique_ptr<Box>> boxes_;
-  std::set<proto::ControlOperation> refused_;
+  std::set<proto::ControlOperation> refused_, stalled_;
   bool refuse_ = false;
   std::string snapshot_of_;
   std::vector<std::string> old_, dropped_;

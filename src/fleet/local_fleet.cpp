@@ -113,7 +113,7 @@ io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox
     CO_TRY(check_held(quota.has_value() ? *quota : Quota(), team));
     ++pausing[team];
   }
-  const auto paused = co_await sandbox->freeze(keep, when);
+  const auto paused = co_await sandbox->freeze(keep, when, options.reboot_time);
   if (keep == Keep::kMemory) count_out(pausing, team);
   CO_TRY(paused);
   if (!*paused) co_return Status{};
@@ -139,7 +139,7 @@ io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbo
   // Counted as running while it becomes so.
   const std::string team = sandbox->team();
   ++creating[team];
-  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout, how);
+  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout, how, options.reboot_time);
   count_out(creating, team);
   CO_TRY(thawed);
   sandbox->note(Event::Level::kInfo, "the sandbox was resumed", {{"by", std::string(why)}});

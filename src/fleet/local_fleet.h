@@ -44,6 +44,8 @@ struct FleetOptions {
   std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
+  // A sandbox that has not booted anew after this time is ended.
+  std::chrono::milliseconds reboot_time = BoxClient::kAnswerTime;
   // In which images are made of sandboxes, which takes long, by team; null: as they are asked for.
   std::shared_ptr<io::Turns> image_turns;
 };

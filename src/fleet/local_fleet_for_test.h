@@ -109,6 +109,7 @@ class LocalFleetTest : public testing::Test {
     options.most_running = most_running_;
     options.most_paused = most_paused_;
     options.usual_life = seconds(77);
+    options.reboot_time = reboot_time_;
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
     };
@@ -123,6 +124,7 @@ class LocalFleetTest : public testing::Test {
   enum class Hold : std::uint8_t { kNo, kNext, kHolds, kAnswered } hold_quota_ = Hold::kNo;
   Limits limits_ = Limits::kUsual;
   Pool::Sizes pool_;
+  milliseconds reboot_time_ = seconds(15);
 };
 
 // Until `true_now`, for what other coroutines do.

@@ -236,6 +236,36 @@ TEST_F(LocalFleetTest, AResumeMayBootAnewWhatWasKept) {
   });
 }
 
+TEST_F(LocalFleetTest, ASandboxThatDoesNotBootAnewInTimeIsEnded) {
+  reboot_time_ = milliseconds(1);
+  host_.stall(ControlOperation::kReboot);
+  for (const Keep keep : {Keep::kFiles, Keep::kMemory}) {
+    with_fleet([keep](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+      auto made = co_await fleet.create("team", kBase);
+      const std::string id = (*made)->view().id;
+      auto paused = co_await fleet.pause("team", id, keep);
+      if (keep == Keep::kMemory) {
+        EXPECT_TRUE(paused.has_value());
+        const auto resumed = co_await fleet.connect("team", id, seconds(5), Resume::kReboot);
+        EXPECT_FALSE(resumed.has_value());
+        if (!resumed.has_value()) paused = fail(resumed.error());
+      }
+      EXPECT_EQ(paused.error().code(), Code::kDeadlineExceeded);
+      EXPECT_TRUE((*made)->ended());
+      EXPECT_EQ(fleet.find("team", id), nullptr);
+      const bool shut = co_await until([&] {
+        const auto asked = test.host_.asked(id);
+        return !asked.empty() && asked.back() == ControlOperation::kShutdown;
+      });
+      EXPECT_TRUE(shut);
+      const bool forgotten = co_await until([&] { return test.kept_.empty(); });
+      EXPECT_TRUE(forgotten);
+      const auto events = co_await fleet.events("team", id, {});
+      EXPECT_EQ(events->back().message, "the sandbox did not boot anew in time, and was ended");
+    });
+  }
+}
+
 TEST_F(LocalFleetTest, ASnapshotIsOfTheImageThatItWasMadeFrom) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     auto made = co_await fleet.create("team", kBase);

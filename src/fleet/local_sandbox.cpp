@@ -10,7 +10,6 @@ namespace caisson::fleet {
 
 using proto::ControlOperation;
 using proto::Tag;
-using std::chrono::milliseconds;
 
 namespace {
 
@@ -30,7 +29,8 @@ proto::Fields deadline(std::uint64_t ms) {
 }
 
 std::uint64_t ms_from_now(WallClock::time_point end) {
-  const auto left = std::chrono::duration_cast<milliseconds>(end - WallClock::now()).count();
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(end - WallClock::now()).count();
   return left > 0 ? static_cast<std::uint64_t>(left) : 0;
 }
 
@@ -115,22 +115,38 @@ io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeou
   co_return Status{};
 }
 
-io::Async<Result<bool>> LocalSandbox::freeze(Keep keep, Pause when) {
+io::Async<Result<bool>> LocalSandbox::freeze(Keep keep, Pause when, milliseconds reboot_time) {
   const auto self = shared_from_this();
   co_await take_turn();
   const Turn turn(self);
   if (when == Pause::kIfDue && !due(WallClock::now())) co_return false;
   CO_TRY_ASSIGN(BoxClient * client, this->client());
-  proto::Fields frozen;
-  if (keep == Keep::kFiles) frozen.put_u8(Tag::kFrozen, 1);
-  CO_TRY(co_await client->request(
-      keep == Keep::kFiles ? ControlOperation::kReboot : ControlOperation::kFreeze, frozen));
+  if (keep == Keep::kFiles) {
+    CO_TRY(co_await boot_anew(State::kPaused, reboot_time));
+  } else {
+    CO_TRY(co_await client->request(ControlOperation::kFreeze, {}));
+  }
   // Only now: a sandbox that could not be frozen keeps its time.
   CO_TRY(co_await client->request(ControlOperation::kSetDeadline, deadline(kLongestPause)));
   view_.state = State::kPaused;
   view_.paused_keeps = keep;
   view_.end = WallClock::now();
   co_return true;
+}
+
+io::Async<Status> LocalSandbox::boot_anew(State then, milliseconds time) {
+  proto::Fields frozen;
+  if (then == State::kPaused) frozen.put_u8(Tag::kFrozen, 1);
+  const auto done = co_await client_->request(ControlOperation::kReboot, std::move(frozen), time);
+  if (done.has_value()) co_return Status{};
+  // Half of it may have ended, and whatever is asked of it would wait for the rest. Its supervisor
+  // ends it by itself then, or is what does not answer.
+  if (done.error().code() == Code::kDeadlineExceeded && !ended_) {
+    note(Event::Level::kError, "the sandbox did not boot anew in time, and was ended",
+         {{"error", done.error().message()}});
+    kill();
+  }
+  co_return fail(done.error());
 }
 
 io::Async<Result<std::string>> LocalSandbox::with_state_kept(
@@ -154,7 +170,8 @@ io::Async<Result<std::string>> LocalSandbox::with_state_kept(
   co_return done;
 }
 
-io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how) {
+io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how,
+                                     milliseconds reboot_time) {
   const auto self = shared_from_this();
   co_await take_turn();
   const Turn turn(self);
@@ -166,12 +183,18 @@ io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how) {
                                    deadline(ms_from_now(end + grace))));
   // Of one whose pause kept the files alone nothing runs that could be ended.
   const bool reboots = how == Resume::kReboot && view_.paused_keeps == Keep::kMemory;
-  auto thawed =
-      co_await client_->request(reboots ? ControlOperation::kReboot : ControlOperation::kThaw, {});
+  Status thawed;
+  if (reboots) {
+    thawed = co_await boot_anew(State::kRunning, reboot_time);
+  } else {
+    const auto answer = co_await client_->request(ControlOperation::kThaw, {});
+    if (!answer.has_value()) thawed = fail(answer.error());
+  }
   if (!thawed.has_value()) {
     // It stays paused, and does not end for having been asked to go on.
-    std::ignore =
-        co_await client_->request(ControlOperation::kSetDeadline, deadline(kLongestPause));
+    if (!ended_)
+      std::ignore =
+          co_await client_->request(ControlOperation::kSetDeadline, deadline(kLongestPause));
     co_return fail(std::move(thawed).error());
   }
   view_.state = State::kRunning;

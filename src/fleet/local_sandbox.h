@@ -18,6 +18,8 @@ namespace caisson::fleet {
 
 class LocalSandbox final : public Served, public std::enable_shared_from_this<LocalSandbox> {
  public:
+  using milliseconds = std::chrono::milliseconds;
+
   LocalSandbox(io::Loop& loop, std::string team, SandboxView view, Made made,
                std::shared_ptr<BoxClient> client);
   ~LocalSandbox() override;
@@ -48,8 +50,10 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   io::Async<Status> set_end(WallClock::time_point end, Fleet::Timeout how = Fleet::Timeout::kSet);
   // kIfDue: it may have got more time before its turn came. False: that was so, and it runs.
   enum class Pause : std::uint8_t { kNow, kIfDue };
-  io::Async<Result<bool>> freeze(Keep keep, Pause when);
-  io::Async<Status> thaw(WallClock::time_point end, Resume how);
+  // A boot anew (of kFiles, or of kReboot) that takes longer than `reboot_time` ends the sandbox;
+  // error: deadline_exceeded.
+  io::Async<Result<bool>> freeze(Keep keep, Pause when, milliseconds reboot_time);
+  io::Async<Status> thaw(WallClock::time_point end, Resume how, milliseconds reboot_time);
   // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
   // failed_precondition where it is paused.
   io::Async<Result<std::string>> with_state_kept(std::function<Result<std::string>()> work);
@@ -72,6 +76,7 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
  private:
   class Turn;
   io::Async<void> take_turn();
+  io::Async<Status> boot_anew(State then, milliseconds time);
   void end();
 
   io::Loop& loop_;

@@ -174,8 +174,18 @@ Status Supervisor::reboot(std::uint64_t id, const proto::Fields& head,
                   .bytes());
   reboot_ = {.asked = {.client = id, .head = head},
              .stream = last_stream_,
-             .then = freezes ? Frozen::kYes : Frozen::kNo};
+             .then = freezes ? Frozen::kYes : Frozen::kNo,
+             .by_us = sys::monotonic_us() + reboot_us_};
   return {};
+}
+
+void Supervisor::give_reboot_up() {
+  const Reboot given_up = std::move(*std::exchange(reboot_, std::nullopt));
+  const std::string why = "the sandbox did not boot anew within " +
+                          std::to_string(reboot_us_ / 1'000'000) + " seconds, and was ended";
+  send_answer(given_up.asked.client, given_up.asked.head,
+              fail(Error(Code::kDeadlineExceeded, why)));
+  end(why);
 }
 
 void Supervisor::finish_reboot(std::string_view close) {

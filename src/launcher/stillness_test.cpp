@@ -273,6 +273,35 @@ TEST(Stillness, WhatIsOpenedDuringARebootComesAfterIt) {
   EXPECT_EQ(opened->header.detail, static_cast<std::uint8_t>(Kind::kFile));
 }
 
+TEST(Stillness, ARebootThatTakesTooLongEndsTheSandbox) {
+  BoxState state;
+  Scene scene(kept_plan(), state, 1'000);
+  Line other = scene.connect();
+  ask(other, ControlOperation::kReboot);
+  // The guest is asked, and says nothing.
+  ASSERT_TRUE(scene.guest->next(FrameType::kOpen).has_value());
+  const std::string told = answer(other);
+  EXPECT_EQ(error_in(told), Code::kDeadlineExceeded);
+  EXPECT_EQ(proto::FieldReader::parse(told)->error()->message(),
+            "the sandbox did not boot anew within 0 seconds, and was ended");
+  EXPECT_FALSE(other.next().has_value());
+  EXPECT_TRUE(state.killed);
+}
+
+TEST(Stillness, ARebootThatIsInTimeIsNotGivenUpLater) {
+  BoxState state;
+  Scene scene(kept_plan(), state, 5'000'000);
+  ask(*scene.first, ControlOperation::kReboot);
+  const auto asked = scene.guest->next(FrameType::kOpen);
+  ASSERT_TRUE(asked.has_value());
+  scene.guest->send(asked->header.stream, FrameType::kClose, 0, "");
+  EXPECT_EQ(error_in(answer(*scene.first)), std::nullopt);
+  // A second one has its own time.
+  ask(*scene.first, ControlOperation::kReboot);
+  EXPECT_TRUE(scene.guest->next(FrameType::kOpen).has_value());
+  EXPECT_FALSE(state.killed);
+}
+
 TEST(Stillness, OnlyAKeptSandboxBootsAnew) {
   BoxState state;
   Scene scene({}, state);

@@ -49,7 +49,8 @@ Supervisor::Supervisor(SupervisorInput input)
       on_birth_(std::move(input.on_birth)),
       on_stillbirth_(std::move(input.on_stillbirth)),
       on_state_(std::move(input.on_state)),
-      guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))) {
+      guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))),
+      reboot_us_(input.reboot_us) {
   clients_.try_emplace(++last_client_, std::move(input.first_client));
   clients_.at(last_client_).first = true;
   if (plan_.life == Life::kMainCommand) kept_.add_main();
@@ -122,6 +123,7 @@ void Supervisor::check_commands() {
     end_commands_for(Verdict::kTimeLimit, "elapsed", "the sandbox's time is over");
     return end("the sandbox's time is over");
   }
+  if (reboot_ && now >= reboot_->by_us) return give_reboot_up();
   kept_.forget_old(now);
   kept_.watch_lag(now);
   if (unborn()) return;
@@ -150,6 +152,7 @@ std::uint64_t Supervisor::next_deadline() const {
   if (deadline_us_ != 0) next = std::min(next, deadline_us_);
   if (!freezing_.empty()) next = std::min(next, freeze_by_us_);
   if (hold_asked_) next = std::min(next, hold_by_us_);
+  if (reboot_) next = std::min(next, reboot_->by_us);
   next = std::min(next, kept_.next_forget_us());
   if (unborn()) return next;
   for (const auto& [number, stream] : streams_) {

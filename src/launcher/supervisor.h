@@ -39,6 +39,8 @@ struct SupervisorInput {
   std::function<void(const Error& why)> on_stillbirth;
   // Called with each change.
   std::function<void(const SandboxState& state)> on_state;
+  // A boot anew that takes longer ends the sandbox: less than its clients wait for an answer.
+  std::uint64_t reboot_us = 10'000'000;
 };
 
 // The rlimits of every command in this sandbox as kRlimit fields. Called before Box::confine(),

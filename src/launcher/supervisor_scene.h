@@ -205,7 +205,8 @@ inline std::pair<Fd, Fd> sockets() {
 // A supervisor on a thread of its own, between a guest and clients that the test plays.
 class Scene {
  public:
-  explicit Scene(wall::Plan plan, BoxState& state) : plan_(std::move(plan)) {
+  explicit Scene(wall::Plan plan, BoxState& state, std::optional<std::uint64_t> reboot_us = {})
+      : plan_(std::move(plan)) {
     listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;  // bound without a name: an abstract one is chosen
@@ -231,6 +232,7 @@ class Scene {
         .on_birth = [](wall::Box& box) { return box.await_birth(); },
         .on_stillbirth = [&state](const Error& why) { state.stillbirth = why.message(); },
         .on_state = [&state](const SandboxState& changed) { state.told.push_back(changed); }};
+    if (reboot_us) input.reboot_us = *reboot_us;
     thread_ = std::thread([moved = std::make_shared<SupervisorInput>(std::move(input))] {
       EXPECT_TRUE(supervise(std::move(*moved)).has_value());
     });

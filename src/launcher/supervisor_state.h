@@ -164,6 +164,8 @@ class Supervisor {
   Status reboot(std::uint64_t id, const proto::Fields& head, const proto::FieldReader& fields);
   // Everything that ran has ended, as far as the guest knows.
   void finish_reboot(std::string_view close);
+  // It was not in time: whoever asked hears so, and the sandbox ends.
+  void give_reboot_up();
 
   // command_life.cpp
   Status open_command(std::uint64_t id, const proto::Frame& frame,
@@ -236,8 +238,10 @@ class Supervisor {
     Asked asked;
     std::uint32_t stream;  // the guest's
     Frozen then;
+    std::uint64_t by_us;
   };
   std::optional<Reboot> reboot_;
+  const std::uint64_t reboot_us_;
   // What clients opened meanwhile, with what they sent on those streams.
   std::deque<Waiting> waiting_;
   std::size_t waiting_bytes_ = 0;
