@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fleet/fleet.h"
+#include "fleet/process_log.h"
 
 namespace caisson::api {
 
@@ -26,6 +27,7 @@ class FakeServed final : public fleet::Served {
   fleet::BoxClient* box = nullptr;
   bool has_ended = false;
   std::vector<fleet::Event> noted;
+  fleet::ProcessLog processes;
 
   const fleet::SandboxView& view() const override { return view_now; }
   const std::string& team() const override { return team_; }
@@ -43,6 +45,13 @@ class FakeServed final : public fleet::Served {
   void note(fleet::Event::Level level, std::string message,
             std::map<std::string, std::string> fields) override {
     noted.push_back({fleet::WallClock::time_point(), level, std::move(message), std::move(fields)});
+  }
+  void note_start(std::uint32_t command, std::map<std::string, std::string> fields) override {
+    noted.push_back(processes.started(command, std::move(fields)));
+  }
+  void note_end(std::uint32_t command, const Outcome& outcome) override {
+    auto event = processes.ended(command, fleet::WallClock::time_point(), outcome);
+    if (event.has_value()) noted.push_back(std::move(*event));
   }
 
  private:

@@ -245,9 +245,10 @@ enum class Tag : std::uint16_t {
   kFrozen = 182,    // u8
   kHandouts = 183,  // what kHold hands out, as wall/handouts.h has it
   // The commands that have ended, and what the sandbox's limits are
-  kProgram = 200,      // the program's name as it was given, at most kMaxProgram bytes
-  kEndedMs = 201,      // u64, Unix time
-  kLimitValues = 202,  // a u64 for each limit, little-endian, in Limit's order; 0: unlimited
+  kProgram = 200,        // the program's name as it was given, at most kMaxProgram bytes
+  kEndedMs = 201,        // u64, Unix time
+  kCommandsEnded = 203,  // u64: how many commands have ended since the sandbox was made
+  kLimitValues = 202,    // a u64 for each limit, little-endian, in Limit's order; 0: unlimited
 };
 inline constexpr std::size_t kMaxLabel = 8 * 1024;
 inline constexpr std::size_t kMaxProgram = 256;

@@ -123,6 +123,11 @@ class FakeHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     refused_.insert(operation);
   }
+  // Requests of this kind are answered by these fields too, before the last answer.
+  void tell(proto::ControlOperation operation, std::vector<std::string> parts) {
+    const std::lock_guard lock(mutex_);
+    told_[operation] = std::move(parts);
+  }
   // Requests of this kind get no answer.
   void stall(proto::ControlOperation operation) {
     const std::lock_guard lock(mutex_);
@@ -195,9 +200,15 @@ class FakeHost final : public maker::Host {
     answer.put_u32(Tag::kRequest,
                    static_cast<std::uint32_t>(fields.number_or_none(Tag::kRequest).value_or(0)));
     if (stalled_.contains(operation)) return true;
+    const auto request = answer;
+    for (const std::string& part : told_[operation]) send(fd, request.bytes() + part);
     if (refused_.contains(operation)) answer.put_error(Error::precondition("not on this host"));
     send(fd, proto::FrameType::kEvent, answer);
     return true;
+  }
+  static void send(int fd, const std::string& event) {
+    const std::string bytes = proto::encode_frame(0, proto::FrameType::kEvent, 0, event);
+    static_cast<void>(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
   static void send(int fd, proto::FrameType type, const proto::Fields& fields) {
     const std::string bytes = proto::encode_frame(0, type, 0, fields.bytes());
@@ -208,6 +219,7 @@ class FakeHost final : public maker::Host {
   std::string directory_;
   std::map<std::string, std::unique_ptr<Box>> boxes_;
   std::set<proto::ControlOperation> refused_, stalled_;
+  std::map<proto::ControlOperation, std::vector<std::string>> told_;
   bool refuse_ = false;
   std::string snapshot_of_;
   std::vector<std::string> old_, dropped_;

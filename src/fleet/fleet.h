@@ -7,6 +7,8 @@
 // not there.
 #pragma once
 
+#include <caisson/result.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -108,6 +110,10 @@ class Served {
   // Puts an entry into its log, with the time of now.
   virtual void note(Event::Level level, std::string message,
                     std::map<std::string, std::string> fields = {}) = 0;
+  // The same of a process, by the supervisor's number: that it started, and how it ended. Of an end
+  // that nobody notes here the sandbox learns by itself; it is noted once.
+  virtual void note_start(std::uint32_t command, std::map<std::string, std::string> fields) = 0;
+  virtual void note_end(std::uint32_t command, const Outcome& outcome) = 0;
 };
 
 struct ListQuery {

@@ -13,6 +13,7 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kSampleEvery = seconds(5);
 constexpr std::size_t kMostNoted = 4096;
+constexpr std::uint32_t kMostRestored = 1000;  // entries of a log that is gone on with
 // Who did something to a sandbox, as its log says it.
 constexpr std::string_view kRequest = "request", kDeadline = "deadline", kTraffic = "traffic";
 
@@ -235,6 +236,11 @@ io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
         Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
         std::move(*client));
     state->add(sandbox, std::move(record));
+    // Without its log it lives as well.
+    const auto log = co_await state->records->events(
+        sandbox->team(), id,
+        {.text = "a process", .order = EventQuery::Order::kNewestFirst, .limit = kMostRestored});
+    if (log.has_value()) sandbox->restore_log({log->rbegin(), log->rend()});
     if (sandbox->ended()) state->forget(*sandbox);
   }
   co_return adopted;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ using Kept = std::map<std::string, Record>;
 
 class MemoryRecords final : public Records {
  public:
-  explicit MemoryRecords(Kept& kept) : kept_(kept) {}
+  MemoryRecords(Kept& kept, std::vector<Noted>& events) : kept_(kept), events_(events) {}
   Status check(const Record& record) const override {
     if (!record.view.metadata.contains("bad")) return {};
     return fail(Error::invalid("metadata: found bad"));
@@ -49,19 +50,21 @@ class MemoryRecords final : public Records {
     co_return Status{};
   }
   io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
-                                               EventQuery) override {
+                                               EventQuery query) override {
     std::vector<Event> found;
     for (const Noted& one : events_) {
-      if (one.team == team && one.sandbox == id) found.push_back(one.event);
+      if (one.team == team && one.sandbox == id && one.event.message.contains(query.text))
+        found.push_back(one.event);
     }
     if (found.empty()) co_return fail(Error::not_found("no sandbox " + id));
+    if (query.order == EventQuery::Order::kNewestFirst) std::ranges::reverse(found);
     co_return found;
   }
   static inline bool full_disk = false;
 
  private:
   Kept& kept_;
-  std::vector<Noted> events_;
+  std::vector<Noted>& events_;
 };
 
 inline io::Loop* current_loop = nullptr;
@@ -76,7 +79,7 @@ class LocalFleetTest : public testing::Test {
     auto task = [](io::Loop& on, LocalFleetTest& test, Body& run) -> io::Async<void> {
       {
         LocalFleet fleet(on, test.host_, test.options(),
-                         std::make_unique<MemoryRecords>(test.kept_));
+                         std::make_unique<MemoryRecords>(test.kept_, test.events_));
         co_await run(fleet, test);
       }
       on.stop();
@@ -118,6 +121,7 @@ class LocalFleetTest : public testing::Test {
 
   FakeHost host_;
   Kept kept_;
+  std::vector<Noted> events_;
   Quota quota_;
   std::size_t most_running_ = 1000, most_paused_ = 1000;
   // kNext: the next question for a quota waits until this is changed again.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/proto.h"
+#include "base/verdict.h"
 
 namespace caisson::fleet {
 
@@ -83,11 +84,60 @@ io::Async<void> LocalSandbox::wait_ended() {
 
 void LocalSandbox::note(Event::Level level, std::string message,
                         std::map<std::string, std::string> fields) {
-  if (on_note_ == nullptr) return;
-  on_note_(*this, {.time = WallClock::now(),
-                   .level = level,
-                   .message = std::move(message),
-                   .fields = std::move(fields)});
+  put_into_log(Event{.time = WallClock::now(),
+                     .level = level,
+                     .message = std::move(message),
+                     .fields = std::move(fields)});
+}
+
+void LocalSandbox::put_into_log(std::optional<Event> event) {
+  if (event.has_value() && on_note_ != nullptr) on_note_(*this, std::move(*event));
+}
+
+void LocalSandbox::note_start(std::uint32_t command, std::map<std::string, std::string> fields) {
+  look_again_ = true;
+  put_into_log(processes_.started(command, std::move(fields)));
+}
+
+void LocalSandbox::note_end(std::uint32_t command, const Outcome& outcome) {
+  put_into_log(processes_.ended(command, WallClock::now(), outcome));
+}
+
+void LocalSandbox::restore_log(const std::vector<Event>& log) {
+  look_again_ = true;
+  processes_.restore(log);
+}
+
+io::Async<void> LocalSandbox::look_for_ends(std::optional<std::uint64_t> ended) {
+  if (processes_.open().empty()) co_return;
+  if (!look_again_ && ended.has_value() && ended == ended_seen_) co_return;
+  if (!client().has_value()) co_return;
+  look_again_ = false;
+  // Those that the supervisor knows when it is asked.
+  std::set<std::uint32_t> missing = processes_.open();
+  const auto verdicts = co_await client_->request(ControlOperation::kListVerdicts, {});
+  const auto commands = co_await client_->request(ControlOperation::kListCommands, {});
+  if (!verdicts.has_value() || !commands.has_value() || ended_) {
+    look_again_ = true;
+    co_return;
+  }
+  ended_seen_ = ended;
+  const auto take = [&](const std::string& answer) {
+    const auto fields = proto::FieldReader::parse(answer);
+    if (!fields.has_value() || !fields->has(Tag::kCommand)) return;
+    const auto number =
+        static_cast<std::uint32_t>(fields->number_or_none(Tag::kCommand).value_or(0));
+    if (number == 0 || missing.erase(number) == 0 || !fields->has(Tag::kVerdict)) return;
+    const auto outcome = decode_outcome(answer);
+    if (!outcome.has_value()) return;
+    const auto at = fields->number_or_none(Tag::kEndedMs);
+    const auto when = at.has_value() ? WallClock::time_point(milliseconds(*at)) : WallClock::now();
+    put_into_log(processes_.ended(number, when, *outcome));
+  };
+  for (const std::string& answer : *verdicts) take(answer);
+  for (const std::string& answer : *commands) take(answer);
+  // So many have ended since that the ends of these are told no more.
+  for (const std::uint32_t number : missing) put_into_log(processes_.lost(number));
 }
 
 io::Async<void> LocalSandbox::take_turn() {
@@ -241,8 +291,11 @@ io::Async<void> LocalSandbox::sample() {
   const auto self = shared_from_this();
   const auto client = this->client();
   if (!client.has_value() || busy_ || std::exchange(sampling_, true)) co_return;
+  struct Done {
+    bool& sampling;
+    ~Done() { sampling = false; }
+  } const done{sampling_};
   const auto answer = co_await (*client)->request(ControlOperation::kUsage, {});
-  sampling_ = false;
   if (!answer.has_value() || ended_) co_return;
   const auto fields = proto::FieldReader::parse(answer->back());
   if (!fields.has_value()) co_return;
@@ -261,6 +314,7 @@ io::Async<void> LocalSandbox::sample() {
   last_sample_ = now;
   samples_.push_back(sample);
   if (samples_.size() > kMostSamples) samples_.pop_front();
+  co_await look_for_ends(fields->number_or_none(Tag::kCommandsEnded));
 }
 
 bool LocalSandbox::due(WallClock::time_point now) const {

@@ -10,9 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fleet/fleet.h"
 #include "fleet/host.h"
+#include "fleet/process_log.h"
 
 namespace caisson::fleet {
 
@@ -34,6 +36,10 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   io::Async<void> wait_ended() override;
   void note(Event::Level level, std::string message,
             std::map<std::string, std::string> fields = {}) override;
+  void note_start(std::uint32_t command, std::map<std::string, std::string> fields) override;
+  void note_end(std::uint32_t command, const Outcome& outcome) override;
+  // What an earlier server has noted, the oldest first: the ends that are missing will be.
+  void restore_log(const std::vector<Event>& log);
 
   void set_env(std::map<std::string, std::string> env) { env_ = std::move(env); }
   const std::string& host_id() const { return made_.id; }
@@ -76,6 +82,9 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
  private:
   class Turn;
   io::Async<void> take_turn();
+  // Notes the ends that nobody has; `ended` is how many commands have, where that is known.
+  io::Async<void> look_for_ends(std::optional<std::uint64_t> ended);
+  void put_into_log(std::optional<Event> event);
   io::Async<Status> boot_anew(State then, milliseconds time);
   void end();
 
@@ -88,6 +97,9 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   std::function<void(LocalSandbox&)> on_end_;
   std::function<void(const LocalSandbox&, Event)> on_note_;
   std::deque<Sample> samples_;
+  ProcessLog processes_;
+  std::optional<std::uint64_t> ended_seen_;
+  bool look_again_ = false;  // whatever has been seen: a process was noted since
   std::optional<std::uint64_t> last_cpu_micros_;
   io::Clock::time_point last_sample_;
   io::Event end_event_, turn_event_;

@@ -190,6 +190,7 @@ Result<proto::Fields> Supervisor::tell_usage() {
       .put_u64(Tag::kDiskBytes, usage.disk_bytes)
       .put_u64(Tag::kDiskInodes, usage.disk_inodes)
       .put_u64(Tag::kDeadlineMs, deadline_ms())
+      .put_u64(Tag::kCommandsEnded, verdicts_.count())
       .put_u8(Tag::kFrozen, frozen_ == Frozen::kYes ? 1 : 0);
   return result;
 }

@@ -312,6 +312,8 @@ TEST(ClientRequests, VerdictsOfCommandsThatEndedAreListed) {
   const auto last = scene.first->next(FrameType::kEvent);
   ASSERT_TRUE(last.has_value());
   EXPECT_FALSE(proto::FieldReader::parse(last->payload)->has(Tag::kCommand));
+  const std::string usage = answer(*scene.first, request(ControlOperation::kUsage));
+  EXPECT_EQ(field(usage, Tag::kCommandsEnded), 1u);
 }
 
 TEST(ClientRequests, AnUnknownOneIsAnswered) {

@@ -18,6 +18,7 @@ void Verdicts::add(const Which& which, const Outcome& outcome) {
       .put_u64(Tag::kEndedMs, which.ended_ms);
   all_.push_back(fields.bytes() + encode_outcome(outcome));
   bytes_ += all_.back().size();
+  ++count_;
   while (all_.size() > kMost || (bytes_ > kMostBytes && all_.size() > 1)) {
     bytes_ -= all_.front().size();
     all_.pop_front();

@@ -28,12 +28,15 @@ class Verdicts {
 
   // The oldest first, each as fields of a frame.
   const std::deque<std::string>& all() const { return all_; }
+  // How many there were, those that are told no more included.
+  std::uint64_t count() const { return count_; }
   // As kRefusal fields; nothing where there are none.
   std::string refusals() const;
 
  private:
   std::deque<std::string> all_;
   std::size_t bytes_ = 0;
+  std::uint64_t count_ = 0;
   std::vector<Refusal> refusals_;
 };
 

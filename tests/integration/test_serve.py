@@ -70,6 +70,30 @@ class Restart(Case):
         self.assertEqual(self.ask("DELETE", f"/sandboxes/{running['sandboxID']}")[0], 204)
         self.assertEqual(self.ask("GET", "/health", sandbox=running)[0], 502)
 
+    def ends_in_log(self, sandbox):
+        logs = self.ask("GET", f"/v2/sandboxes/{sandbox['sandboxID']}/logs")[1]["logs"]
+        return [entry["fields"] for entry in logs if entry["message"] == "a process ended"]
+
+    def test_the_end_of_a_process_whose_client_left_is_in_the_log_once(self):
+        sandbox = self.create()
+        self.start(sandbox, "until test -e /tmp/first; do sleep 0.02; done; exit 3")
+        self.start(sandbox, "until test -e /tmp/second; do sleep 0.02; done; exit 4")
+        self.output_of(sandbox, "touch /tmp/first")
+        codes = lambda: sorted(fields["exit_code"] for fields in self.ends_in_log(sandbox))  # noqa: E731
+        self.assertTrue(harness.wait_until(lambda: codes() == ["0", "3"], 30), codes())
+        # The end of one that ends while no server runs is noted by the next one.
+        self.start(sandbox, "while test -e /proc/self; do sleep 0.1; done")
+        self.output_of(sandbox, "(sleep 1; touch /tmp/second) >/dev/null 2>&1 </dev/null &")
+        self.assertEqual(codes(), ["0", "0", "3"])  # what is logged is written by then
+        self.server.stop(signal.SIGKILL)
+        ended = ["exec", sandbox["sandboxID"], "--", "sh", "-c", "until test -e /tmp/second; do sleep 0.1; done"]
+        self.server.caller.caisson(*ended, env={"CAISSON_RUN_DIR": str(self.server.run_folder)})
+        self.server.start()
+        self.assertTrue(harness.wait_until(lambda: "4" in codes(), 30), codes())
+        self.assertEqual(codes(), ["0", "0", "3", "4"])
+        self.assertIn({"tag": TAG, "exit_code": "4"}.items(), [
+            {name: fields.get(name) for name in ("tag", "exit_code")}.items() for fields in self.ends_in_log(sandbox)])
+
     def test_a_deadline_is_kept_while_no_server_runs(self):
         sandbox = self.create(timeout=3)
         self.server.stop(signal.SIGKILL)

@@ -1,12 +1,12 @@
 #include "api/e2b/process_state.h"
 
-#include <array>
 #include <utility>
 
 #include "api/e2b/messages.h"
 #include "api/e2b/wire.h"
 #include "base/encoding.h"
 #include "base/proto.h"
+#include "fleet/process_log.h"
 
 namespace caisson::api::e2b {
 
@@ -73,27 +73,6 @@ ProcessLabel decode_label(std::string_view text) {
   return label;
 }
 
-std::string signal_text(std::uint32_t number) {
-  constexpr std::array<std::string_view, 16> kNames = {"",
-                                                       "hangup",
-                                                       "interrupt",
-                                                       "quit",
-                                                       "illegal instruction",
-                                                       "trace/breakpoint trap",
-                                                       "aborted",
-                                                       "bus error",
-                                                       "floating point exception",
-                                                       "killed",
-                                                       "user defined signal 1",
-                                                       "segmentation fault",
-                                                       "user defined signal 2",
-                                                       "broken pipe",
-                                                       "alarm clock",
-                                                       "terminated"};
-  if (number > 0 && number < kNames.size()) return std::string(kNames[number]);
-  return "signal " + std::to_string(number);
-}
-
 Result<Value> end_event(const Outcome& outcome) {
   if (outcome.verdict == Verdict::kSandboxError) {
     return fail(Error::internal(outcome.detail.empty() ? "the sandbox failed" : outcome.detail));
@@ -108,7 +87,8 @@ Result<Value> end_event(const Outcome& outcome) {
   Value event = Value::object();
   std::string status;
   if (signal != 0) {
-    status = "signal: " + signal_text(signal) + (outcome.core_dumped ? " (core dumped)" : "");
+    status =
+        "signal: " + fleet::signal_text(signal) + (outcome.core_dumped ? " (core dumped)" : "");
     event.set("exitCode", -1).set("exited", false);
   } else {
     status = "exit status " + std::to_string(outcome.exit_code);

@@ -35,7 +35,5 @@ ProcessLabel decode_label(std::string_view text);
 
 // EndEvent (messages.h). Error: internal, where it was our fault and not the program's end.
 Result<json::Value> end_event(const Outcome& outcome);
-// "killed" for 9, as Go's programs call it; "signal 77" for what has no name.
-std::string signal_text(std::uint32_t number);
 
 }  // namespace caisson::api::e2b

@@ -50,13 +50,6 @@ TEST(ProcessEnd, OurOwnFailureIsNoEndOfTheProgram) {
   EXPECT_EQ(ended(broken), "error: no place");
 }
 
-TEST(ProcessEnd, Signals) {
-  EXPECT_EQ(signal_text(15), "terminated");
-  EXPECT_EQ(signal_text(11), "segmentation fault");
-  EXPECT_EQ(signal_text(0), "signal 0");
-  EXPECT_EQ(signal_text(40), "signal 40");
-}
-
 ProcessLabel label(std::string cmd, std::string argument) {
   ProcessLabel made;
   made.config.set("cmd", std::move(cmd));

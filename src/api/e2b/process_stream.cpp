@@ -46,8 +46,8 @@ Value data_message(Terminal terminal, BoxStream::Message message) {
 // Passes on what one stream of a process says.
 class Reading {
  public:
-  // Gets the pid at the process's birth, before the client does.
-  using OnStart = std::function<void(std::uint32_t)>;
+  // Gets the pid and the supervisor's number at the process's birth, before the client does.
+  using OnStart = std::function<void(std::uint32_t pid, std::uint32_t number)>;
   Reading(const Request& request, RpcAnswer& answer, Terminal terminal, OnStart on_start = nullptr)
       : answer_(answer),
         terminal_(terminal),
@@ -58,7 +58,7 @@ class Reading {
   io::Async<Result<std::optional<std::string>>> run(BoxStream& stream,
                                                     std::optional<io::Clock::time_point> until);
   bool started() const { return started_; }
-  std::uint32_t pid() const { return pid_; }
+  std::uint32_t number() const { return number_; }
 
  private:
   io::Async<Status> pass_event(std::string_view payload);
@@ -68,7 +68,7 @@ class Reading {
   std::chrono::seconds ping_;
   OnStart on_start_;
   bool started_ = false;
-  std::uint32_t pid_ = 0;
+  std::uint32_t pid_ = 0, number_ = 0;
 };
 
 io::Async<Status> Reading::pass_event(std::string_view payload) {
@@ -76,7 +76,8 @@ io::Async<Status> Reading::pass_event(std::string_view payload) {
   if (const auto pid = fields.number_or_none(Tag::kStarted); pid.has_value()) {
     started_ = true;
     pid_ = static_cast<std::uint32_t>(*pid);
-    if (on_start_ != nullptr) on_start_(pid_);
+    number_ = static_cast<std::uint32_t>(fields.number_or_none(Tag::kCommand).value_or(0));
+    if (on_start_ != nullptr) on_start_(pid_, number_);
     Value start = Value::object();
     start.set("pid", pid_);
     co_return co_await answer_.send(event_message("start", std::move(start)));
@@ -240,19 +241,6 @@ std::map<std::string, std::string> log_fields(const ProcessLabel& label, std::ui
   return fields;
 }
 
-void note_end(const Request& request, const ProcessLabel& label, std::uint32_t pid,
-              const Outcome& outcome) {
-  std::map<std::string, std::string> fields = log_fields(label, pid);
-  fields["verdict"] = to_string(outcome.verdict);
-  if (!outcome.cause.empty()) fields["cause"] = outcome.cause;
-  if (outcome.verdict == Verdict::kExited) fields["exit_code"] = std::to_string(outcome.exit_code);
-  if (outcome.verdict == Verdict::kSignaled) fields["signal"] = signal_text(outcome.signal);
-  const bool usual = outcome.verdict == Verdict::kExited || outcome.verdict == Verdict::kSignaled ||
-                     outcome.verdict == Verdict::kCancelled;
-  request.sandbox->note(usual ? fleet::Event::Level::kInfo : fleet::Event::Level::kWarn,
-                        "a process ended", std::move(fields));
-}
-
 // The end of a reading. A sandbox that is being killed ends its commands too: of that no end is
 // told, the connection breaks off.
 io::Async<Status> tell_end(const Request& request, RpcAnswer& answer, const Outcome& outcome) {
@@ -268,9 +256,8 @@ io::Async<Status> start_process(const Request& request, const Value& message, Rp
   CO_TRY_ASSIGN(const Start start, co_await start_of(request, message));
   CO_TRY_ASSIGN(const std::unique_ptr<BoxStream> stream,
                 open_stream(request, proto::Kind::kExec, start.fields));
-  const auto note_start = [&](std::uint32_t pid) {
-    request.sandbox->note(fleet::Event::Level::kInfo, "a process started",
-                          log_fields(start.label, pid));
+  const auto note_start = [&](std::uint32_t pid, std::uint32_t number) {
+    request.sandbox->note_start(number, log_fields(start.label, pid));
   };
   Reading reading(request, answer, start.label.terminal, note_start);
   const auto too_late = [] {
@@ -293,7 +280,7 @@ io::Async<Status> start_process(const Request& request, const Value& message, Rp
   }
   CO_TRY_ASSIGN(const Outcome outcome, decode_outcome(*close));
   if (!reading.started()) co_return fail(not_started(start, fields, outcome));
-  note_end(request, start.label, reading.pid(), outcome);
+  request.sandbox->note_end(reading.number(), outcome);
   if (outcome.verdict == Verdict::kTimeLimit && request.deadline.has_value()) co_return too_late();
   co_return co_await tell_end(request, answer, outcome);
 }

@@ -80,9 +80,11 @@ TEST_F(Processes, AStartTellsBirthOutputAndEnd) {
   using Fields = std::map<std::string, std::string>;
   ASSERT_EQ(sandbox_->noted.size(), 2u);
   EXPECT_EQ(sandbox_->noted[0].message, "a process started");
-  EXPECT_EQ(sandbox_->noted[0].fields, (Fields{{"cmd", "/bin/bash"}, {"pid", "7"}, {"tag", "t"}}));
+  EXPECT_EQ(sandbox_->noted[0].fields,
+            (Fields{{"cmd", "/bin/bash"}, {"command", "3"}, {"pid", "7"}, {"tag", "t"}}));
   EXPECT_EQ(sandbox_->noted[1].message, "a process ended");
   EXPECT_EQ(sandbox_->noted[1].fields, (Fields{{"cmd", "/bin/bash"},
+                                               {"command", "3"},
                                                {"exit_code", "1"},
                                                {"pid", "7"},
                                                {"tag", "t"},
