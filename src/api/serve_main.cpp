@@ -303,11 +303,16 @@ io::Async<void> Program::start() {
     co_return;
   }
   const std::size_t ended = co_await end_strangers(loop_, ground_.host, fleet_->host_ids());
+  if (adopted->damaged > 0)
+    log_.write(io::Log::Level::kError,
+               "records of sandboxes cannot be read: these run on, and are looked at again",
+               {{"damaged", adopted->damaged}});
   log_.write(io::Log::Level::kInfo, "sandboxes of an earlier server",
              {{"running", adopted->running},
               {"paused", adopted->paused},
               {"lost", adopted->lost},
               {"unreached", adopted->unreached},
+              {"damaged", adopted->damaged},
               {"ended", ended}});
   const auto cleaned = co_await templates_->prepare();
   if (!cleaned.has_value())

@@ -274,15 +274,22 @@ Result<SandboxRow> Sandboxes::find_of_any_team(std::string_view id) {
   return only_row(std::move(query), id);
 }
 
-Result<std::vector<SandboxRow>> Sandboxes::all_of_any_team() {
+Result<AllSandboxes> Sandboxes::all_of_any_team() {
   static constexpr auto kAll = kSelect + " ORDER BY id";
   TRY_ASSIGN(Query query, sqlite_.query(kAll));
-  std::vector<SandboxRow> rows;
+  AllSandboxes all;
   for (;;) {
     TRY_ASSIGN(const bool more, query.next());
-    if (!more) return rows;
-    TRY_ASSIGN(SandboxRow row, read_row(query));
-    rows.push_back(std::move(row));
+    if (!more) return all;
+    auto row = read_row(query);
+    if (row.has_value()) {
+      all.rows.push_back(std::move(*row));
+    } else {
+      all.damaged.push_back({.id = query.get<std::string>(0),
+                             .team_id = query.get<std::string>(1),
+                             .host_id = query.get<std::string>(5),
+                             .why = row.error().message()});
+    }
   }
 }
 

@@ -69,6 +69,16 @@ struct SandboxPage {
   std::optional<SandboxCursor> next;  // nullopt: there are no more
 };
 
+// A row that is there and cannot be understood.
+struct DamagedSandbox {
+  std::string id, team_id, host_id;
+  std::string why;
+};
+struct AllSandboxes {
+  std::vector<SandboxRow> rows;
+  std::vector<DamagedSandbox> damaged;
+};
+
 // "i" and 20 of [a-z0-9].
 std::string new_sandbox_id();
 
@@ -106,7 +116,8 @@ class Sandboxes {
   // team's); its removal, also where there is none; all rows, by id.
   Status put(const SandboxRow& row);
   Status remove_of_any_team(std::string_view id);
-  Result<std::vector<SandboxRow>> all_of_any_team();
+  // One that is damaged does not hide the others.
+  Result<AllSandboxes> all_of_any_team();
 
  private:
   Status write(const SandboxRow& row, Sql statement);

@@ -64,7 +64,7 @@ TEST_F(SandboxesTest, ARowComesBackAsItWas) {
   add(one);
   EXPECT_EQ(sandboxes_.find(ours_.id, "i1").value(), one);
   EXPECT_EQ(sandboxes_.find_of_any_team("i1").value(), one);
-  EXPECT_THAT(sandboxes_.all_of_any_team().value(), ElementsAre(one));
+  EXPECT_THAT(sandboxes_.all_of_any_team().value().rows, ElementsAre(one));
 }
 
 TEST_F(SandboxesTest, AnotherTeamsRowsAreNotThere) {
@@ -94,10 +94,10 @@ TEST_F(SandboxesTest, PutMakesARowAndReplacesIt) {
   one.metadata = {{"a", "b"}};
   one.network = "{\"a\":1}";
   ASSERT_TRUE(sandboxes_.put(one));
-  EXPECT_THAT(sandboxes_.all_of_any_team().value(), ElementsAre(one));
+  EXPECT_THAT(sandboxes_.all_of_any_team().value().rows, ElementsAre(one));
   ASSERT_TRUE(sandboxes_.remove_of_any_team("i1"));
   ASSERT_TRUE(sandboxes_.remove_of_any_team("i1"));
-  EXPECT_THAT(sandboxes_.all_of_any_team().value(), IsEmpty());
+  EXPECT_THAT(sandboxes_.all_of_any_team().value().rows, IsEmpty());
 }
 
 TEST_F(SandboxesTest, WhatCannotBeARowIsRefused) {
@@ -117,7 +117,7 @@ TEST_F(SandboxesTest, WhatCannotBeARowIsRefused) {
   one.lifecycle = "{}";
   one.network = std::string(kMaxSandboxJson + 1, ' ');
   EXPECT_THAT(sandboxes_.put(one).error().message(), HasSubstr("network"));
-  EXPECT_THAT(sandboxes_.all_of_any_team().value(), IsEmpty());
+  EXPECT_THAT(sandboxes_.all_of_any_team().value().rows, IsEmpty());
 }
 
 TEST_F(SandboxesTest, DamagedMetadataIsSaid) {

@@ -161,25 +161,33 @@ io::Async<Status> DatabaseRecords::remove(std::string id) {
   co_return co_await database_->with(std::move(work));
 }
 
-io::Async<Result<std::vector<Record>>> DatabaseRecords::all() {
-  auto work = [variables = variables_](db::Database& database) -> Result<std::vector<Record>> {
+io::Async<Result<AllRecords>> DatabaseRecords::all() {
+  auto work = [variables = variables_](db::Database& database) -> Result<AllRecords> {
     db::Sandboxes sandboxes(database);
-    TRY_ASSIGN(const std::vector<db::SandboxRow> rows, sandboxes.all_of_any_team());
-    std::vector<Record> records;
+    TRY_ASSIGN(const db::AllSandboxes found, sandboxes.all_of_any_team());
+    AllRecords all;
     std::vector<std::string> ids;
-    for (const db::SandboxRow& row : rows) {
+    for (const db::DamagedSandbox& one : found.damaged) {
+      ids.push_back(one.id);
+      all.damaged.push_back(
+          {.team = one.team_id, .id = one.id, .host_id = one.host_id, .why = one.why});
+    }
+    for (const db::SandboxRow& row : found.rows) {
+      ids.push_back(row.id);
       auto record = record_of(row);
       if (!record.has_value()) {
-        TRY(sandboxes.remove_of_any_team(row.id));
+        all.damaged.push_back({.team = row.team_id,
+                               .id = row.id,
+                               .host_id = row.host_id,
+                               .why = record.error().message()});
         continue;
       }
       // Without them it still runs, and what was started goes on.
       record->env = variables->get(row.id).value_or(db::Variables::Map());
-      ids.push_back(row.id);
-      records.push_back(std::move(*record));
+      all.records.push_back(std::move(*record));
     }
     TRY(variables->keep_only(ids));
-    return records;
+    return all;
   };
   co_return co_await database_->with(std::move(work));
 }

@@ -27,7 +27,7 @@ class DatabaseRecords final : public Records {
   io::Async<Status> put(Record record) override;
   io::Async<Status> remove(std::string id) override;
   // Rows that cannot be read are left out, and removed.
-  io::Async<Result<std::vector<Record>>> all() override;
+  io::Async<Result<AllRecords>> all() override;
   io::Async<Status> add_events(std::vector<Noted> events) override;
   io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,
                                                EventQuery query) override;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <filesystem>
 
@@ -117,7 +118,9 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     EXPECT_TRUE(noted.has_value());
   });
   in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
-    auto all = co_await records.all();
+    auto stored = co_await records.all();
+    EXPECT_TRUE(stored->damaged.empty());
+    const auto* all = &stored->records;
     EXPECT_EQ(all->size(), 1u);
     EXPECT_EQ((*all)[0].view.state, State::kPaused);
     EXPECT_EQ((*all)[0].view.metadata.at("a"), "b");
@@ -126,7 +129,8 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     changed.view.end += seconds(9);
     auto put = co_await records.put(changed);
     EXPECT_TRUE(put.has_value());
-    all = co_await records.all();
+    stored = co_await records.all();
+    all = &stored->records;
     EXPECT_EQ((*all)[0].view.state, State::kRunning);
     EXPECT_EQ((*all)[0].view.end, changed.view.end);
     const auto log = co_await records.events(team, "two", {.from = WallClock::time_point()});
@@ -140,6 +144,41 @@ TEST(DatabaseRecords, AreWrittenChangedAndFoundAgain) {
     EXPECT_TRUE(earlier->empty());
     const auto nobodys = co_await records.events("nobody", "two", {});
     EXPECT_EQ(nobodys.error().code(), Code::kNotFound);
+  });
+  // What is damaged is told, hides nothing else, and keeps what belongs to it.
+  const auto run_sql = [&](const char* sql) {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(::sqlite3_open((directory + "/server/caisson.db").c_str(), &raw), SQLITE_OK);
+    EXPECT_EQ(::sqlite3_exec(raw, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+    ::sqlite3_close(raw);
+  };
+  in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
+    for (const char* id : {"four", "five"}) {
+      const auto put = co_await records.put(record(team, id));
+      EXPECT_TRUE(put.has_value());
+    }
+  });
+  run_sql(
+      "UPDATE sandboxes SET metadata = '[' WHERE id = 'four';"
+      "UPDATE sandboxes SET lifecycle = '{}' WHERE id = 'five'");
+  in_loop([](DatabaseRecords& records, std::string team) -> io::Async<void> {
+    const auto found = co_await records.all();
+    EXPECT_EQ(found->records.size(), 1u);
+    EXPECT_EQ(found->damaged.size(), 2u);
+    if (found->damaged.size() != 2) co_return;
+    for (const Damaged& one : found->damaged) {
+      EXPECT_EQ(one.team, team);
+      EXPECT_EQ(one.host_id, one.id);
+      EXPECT_NE(one.why, "");
+    }
+  });
+  run_sql(
+      "UPDATE sandboxes SET metadata = '{}',"
+      "  lifecycle = (SELECT lifecycle FROM sandboxes WHERE id = 'one')");
+  in_loop([](DatabaseRecords& records, std::string) -> io::Async<void> {
+    const auto found = co_await records.all();
+    EXPECT_EQ(found->records.size(), 3u);
+    for (const Record& one : found->records) EXPECT_EQ(one.env.at("TOKEN"), "secret");
   });
   std::filesystem::remove_all(directory);
 }

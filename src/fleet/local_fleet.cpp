@@ -13,7 +13,6 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kSampleEvery = seconds(5);
 constexpr std::size_t kMostNoted = 4096;
-constexpr std::uint32_t kMostRestored = 1000;  // entries of a log that is gone on with
 // Who did something to a sandbox, as its log says it.
 constexpr std::string_view kRequest = "request", kDeadline = "deadline", kTraffic = "traffic";
 
@@ -82,27 +81,6 @@ io::Async<Status> LocalFleet::State::save(std::string id) {
   // Its removal may have been asked for before this was written.
   if (sandbox->ended()) std::ignore = co_await records->remove(id);
   co_return put;
-}
-
-io::Async<Result<std::unique_ptr<BoxClient>>> LocalFleet::State::reach(std::string host_id) {
-  constexpr int kTries = 5;
-  for (int left = kTries;; --left) {
-    auto client = co_await fleet::reach(loop, host, host_id);
-    const bool there = client.has_value() || client.error().code() != Code::kNotFound;
-    if (client.has_value() || !there || left == 1) co_return client;
-    co_await io::Loop::sleep(kTick);
-  }
-}
-
-void LocalFleet::State::believe(std::string_view usage, SandboxView& view) {
-  const auto fields = proto::FieldReader::parse(usage);
-  if (!fields.has_value() || !fields->has(proto::Tag::kFrozen)) return;
-  const bool frozen = fields->number_or_none(proto::Tag::kFrozen).value_or(0) != 0;
-  const auto state = frozen ? fleet::State::kPaused : fleet::State::kRunning;
-  if (state == view.state) return;
-  view.state = state;
-  // A pause or a resume that was not written down: it counts from now.
-  if (frozen) view.end = WallClock::now();
 }
 
 io::Async<Status> LocalFleet::State::pause(std::shared_ptr<LocalSandbox> sandbox, Keep keep,
@@ -196,54 +174,6 @@ LocalFleet::LocalFleet(io::Loop& loop, Host& host, FleetOptions options,
 LocalFleet::~LocalFleet() {
   state_->closed = true;
   for (auto& [id, entry] : state_->entries) entry.sandbox->on_end(nullptr);
-}
-
-io::Async<Result<LocalFleet::Adopted>> LocalFleet::adopt() {
-  const auto state = state_;
-  Adopted adopted;
-  CO_TRY_ASSIGN(std::vector<Record> records, co_await state->records->all());
-  for (Record& record : records) {
-    const std::string id = record.view.id;
-    auto client = co_await state->reach(record.host_id);
-    if (!client.has_value() && client.error().code() != Code::kNotFound) {
-      ++adopted.unreached;
-      state->unreached.insert(record.host_id);
-      state->note(record.team, id,
-                  {.time = WallClock::now(),
-                   .level = Event::Level::kWarn,
-                   .message = "the sandbox could not be reached, and was left as it is",
-                   .fields = {{"error", client.error().message()}}});
-      continue;
-    }
-    if (!client.has_value()) {
-      ++adopted.lost;
-      state->note(record.team, id,
-                  {.time = WallClock::now(),
-                   .level = Event::Level::kWarn,
-                   .message = "the sandbox ended while no server ran",
-                   .fields = {}});
-      std::ignore = co_await state->records->remove(id);
-      continue;
-    }
-    state->fill_tokens(record);
-    // What it is now it knows better than what was written about it.
-    const auto usage = co_await (*client)->request(proto::ControlOperation::kUsage, {});
-    if (usage.has_value()) State::believe(usage->back(), record.view);
-    const bool paused = record.view.state == fleet::State::kPaused;
-    ++(paused ? adopted.paused : adopted.running);
-    auto sandbox = std::make_shared<LocalSandbox>(
-        state->loop, record.team, record.view,
-        Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
-        std::move(*client));
-    state->add(sandbox, std::move(record));
-    // Without its log it lives as well.
-    const auto log = co_await state->records->events(
-        sandbox->team(), id,
-        {.text = "a process", .order = EventQuery::Order::kNewestFirst, .limit = kMostRestored});
-    if (log.has_value()) sandbox->restore_log({log->rbegin(), log->rend()});
-    if (sandbox->ended()) state->forget(*sandbox);
-  }
-  co_return adopted;
 }
 
 std::shared_ptr<Served> LocalFleet::find(std::string_view team, std::string_view id) {
@@ -385,7 +315,7 @@ Result<std::vector<Sample>> LocalFleet::samples(std::string_view team, std::stri
 }
 
 std::set<std::string> LocalFleet::host_ids() const {
-  std::set<std::string> ids = state_->unreached;
+  std::set<std::string> ids = state_->left_alone;
   for (const auto& [id, entry] : state_->entries) ids.insert(entry.record.host_id);
   return ids;
 }

@@ -46,6 +46,8 @@ struct FleetOptions {
   std::function<std::string(std::string_view id, std::string_view purpose)> token;
   // A sandbox that has not booted anew after this time is ended.
   std::chrono::milliseconds reboot_time = BoxClient::kAnswerTime;
+  // When a record that cannot be read is looked at again, first; later less and less often.
+  std::chrono::milliseconds first_retry = std::chrono::seconds(1);
   // In which images are made of sandboxes, which takes long, by team; null: as they are asked for.
   std::shared_ptr<io::Turns> image_turns;
 };
@@ -58,12 +60,14 @@ class LocalFleet final : public Fleet {
 
   struct Adopted {
     // `unreached`: their supervisors are there, but speak no version of ours, or do not answer.
-    std::size_t running = 0, paused = 0, lost = 0, unreached = 0;
+    // `damaged`: their records cannot be read.
+    std::size_t running = 0, paused = 0, lost = 0, unreached = 0, damaged = 0;
   };
   // Once, before anything else: takes up the sandboxes of an earlier server. What is
-  // unreached is left as it is, with its record, to a server that knows more.
+  // unreached is left as it is, with its record, to a server that knows more. What is damaged is
+  // left too, and looked at again: it is taken up once its record can be read.
   io::Async<Result<Adopted>> adopt();
-  // The host's ids of those that it has, and of those that are unreached.
+  // The host's ids of those that it has, and of those that were left.
   std::set<std::string> host_ids() const;
   // Once: from now on sandboxes are made ahead.
   void start_pool();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,9 +40,16 @@ class MemoryRecords final : public Records {
     kept_.erase(id);
     co_return Status{};
   }
-  io::Async<Result<std::vector<Record>>> all() override {
-    std::vector<Record> all;
-    for (const auto& [id, record] : kept_) all.push_back(record);
+  io::Async<Result<AllRecords>> all() override {
+    AllRecords all;
+    for (const auto& [id, record] : kept_) {
+      if (damaged.contains(id)) {
+        all.damaged.push_back(
+            {.team = record.team, .id = id, .host_id = record.host_id, .why = "it is damaged"});
+      } else {
+        all.records.push_back(record);
+      }
+    }
     co_return all;
   }
   io::Async<Status> add_events(std::vector<Noted> events) override {
@@ -61,6 +69,7 @@ class MemoryRecords final : public Records {
     co_return found;
   }
   static inline bool full_disk = false;
+  static inline std::set<std::string> damaged;  // ids
 
  private:
   Kept& kept_;
@@ -113,6 +122,7 @@ class LocalFleetTest : public testing::Test {
     options.most_paused = most_paused_;
     options.usual_life = seconds(77);
     options.reboot_time = reboot_time_;
+    options.first_retry = milliseconds(1);
     options.token = [](std::string_view id, std::string_view purpose) {
       return std::string(purpose) + "-" + std::string(id);
     };

@@ -1,6 +1,7 @@
 // What a LocalFleet keeps and does, shared by the files that make it up: local_fleet.cpp (finding,
-// ending, pausing, time, the start of a server) and local_fleet_making.cpp (who may have one more,
-// making, snapshots and forks). Nothing here is meant for others: they include local_fleet.h.
+// ending, pausing, time), local_fleet_adopting.cpp (the start of a server) and
+// local_fleet_making.cpp (who may have one more, making, snapshots and forks). Nothing here is
+// meant for others: they include local_fleet.h.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +49,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   std::set<std::string> timing_out;  // ids
   std::vector<Noted> noted;          // to be written
   std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
-  std::set<std::string> unreached;  // the host's ids
+  std::set<std::string> left_alone;  // the host's ids of those that were not taken up
   bool closed = false;
 
   Entry* find(std::string_view team, std::string_view id) {
@@ -93,6 +94,15 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   }
   // Connects to a sandbox of an earlier server; tries again where it is there and does not answer.
   io::Async<Result<std::unique_ptr<BoxClient>>> reach(std::string host_id);
+  // Takes a sandbox of an earlier server up, where it is still there.
+  enum class Found : std::uint8_t { kRunning, kPaused, kLost, kUnreached };
+  io::Async<Found> adopt(Record record);
+  // Until all of these are taken up, or gone.
+  static io::Async<void> retry_damaged(std::shared_ptr<State> self, std::vector<Damaged> damaged);
+  // Of one whose record still cannot be read: whether it has ended, and is forgotten.
+  io::Async<bool> forget_if_gone(Damaged one);
+  void note_left(const std::string& team, const std::string& id, std::string message,
+                 const Error& why);
   // The state that its supervisor tells.
   static void believe(std::string_view usage, SandboxView& view);
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);

@@ -312,6 +312,46 @@ TEST_F(LocalFleetTest, SandboxesOfAnotherVersionAreLeftToAServerThatKnowsThem) {
   });
 }
 
+TEST_F(LocalFleetTest, ASandboxWhoseRecordCannotBeReadIsLeftUntilItCan) {
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+  });
+  MemoryRecords::damaged = {id};
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->damaged, 1u);
+    EXPECT_EQ(adopted->lost + adopted->running, 0u);
+    // Whoever ends strangers does not take it for one.
+    EXPECT_TRUE(fleet.host_ids().contains(id));
+    EXPECT_TRUE(test.kept_.contains(id));
+    auto log = co_await fleet.events("team", id, {});
+    EXPECT_EQ(log->back().message, "the sandbox's record cannot be read, and it was left as it is");
+    MemoryRecords::damaged.clear();
+    const bool taken_up = co_await until([&] { return fleet.find("team", id) != nullptr; });
+    EXPECT_TRUE(taken_up);
+    EXPECT_TRUE(fleet.find("team", id)->client().has_value());
+  });
+}
+
+TEST_F(LocalFleetTest, ASandboxThatEndedWithARecordThatCannotBeReadIsForgotten) {
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+  });
+  MemoryRecords::damaged = {id};
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->damaged, 1u);
+    test.host_.end(id);
+    const bool forgotten = co_await until([&] { return test.kept_.empty(); });
+    EXPECT_TRUE(forgotten);
+  });
+  MemoryRecords::damaged.clear();
+}
+
 TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {
   pool_ = {{Recipe{.image = "user"}, 2}};
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {

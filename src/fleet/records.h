@@ -23,6 +23,16 @@ struct Record {
   std::map<std::string, std::string> env;
 };
 
+// What there is of a record that cannot be read: its sandbox may run on.
+struct Damaged {
+  std::string team, id, host_id;
+  std::string why;
+};
+struct AllRecords {
+  std::vector<Record> records;
+  std::vector<Damaged> damaged;
+};
+
 // An entry of a sandbox's log.
 struct Noted {
   std::string team, sandbox;
@@ -38,7 +48,8 @@ class Records {
   // In place of one with the same id.
   virtual io::Async<Status> put(Record record) = 0;
   virtual io::Async<Status> remove(std::string id) = 0;
-  virtual io::Async<Result<std::vector<Record>>> all() = 0;
+  // Error: nothing can be read.
+  virtual io::Async<Result<AllRecords>> all() = 0;
   // Logs outlive records.
   virtual io::Async<Status> add_events(std::vector<Noted> events) = 0;
   // Error: not_found where nothing is known of such a sandbox of the team.

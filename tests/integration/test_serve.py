@@ -2,10 +2,12 @@
 """What a server that dies or is stopped leaves, and what the next one finds: sandboxes, their running
 commands, deadlines and states. By E2B's wire as it is, without an SDK."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -93,6 +95,25 @@ class Restart(Case):
         self.assertEqual(codes(), ["0", "0", "3", "4"])
         self.assertIn({"tag": TAG, "exit_code": "4"}.items(), [
             {name: fields.get(name) for name in ("tag", "exit_code")}.items() for fields in self.ends_in_log(sandbox)])
+
+    def test_a_record_that_cannot_be_read_ends_no_sandbox(self):
+        kept, damaged = self.create(), self.create()
+        self.server.stop()
+        path = pathlib.Path(self.server.caller.env["CAISSON_STATE_DIR"]) / "server" / "caisson.db"
+
+        def set_lifecycle(text):
+            with contextlib.closing(sqlite3.connect(path)) as database, database:
+                was = database.execute("SELECT lifecycle FROM sandboxes WHERE id = ?", (damaged["sandboxID"],)).fetchone()
+                database.execute("UPDATE sandboxes SET lifecycle = ? WHERE id = ?", (text, damaged["sandboxID"]))
+            return was[0]
+
+        lifecycle = set_lifecycle("{")
+        self.server.start()
+        self.assertEqual(set(self.listed()), {kept["sandboxID"]})
+        self.assertEqual(set(self.server.sandboxes()), {kept["sandboxID"], damaged["sandboxID"]})
+        set_lifecycle(lifecycle)
+        self.assertTrue(harness.wait_until(lambda: damaged["sandboxID"] in self.listed(), 60))
+        self.assertEqual(self.output_of(damaged, "echo alive"), "alive\n")
 
     def test_a_deadline_is_kept_while_no_server_runs(self):
         sandbox = self.create(timeout=3)
