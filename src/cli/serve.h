@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 34> kServeOptions = {{
+inline constexpr std::array<Option, 35> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -72,6 +72,9 @@ inline constexpr std::array<Option, 34> kServeOptions = {{
      .value = "PROFILE",
      .help = "default, browser or debug: beside default, the profile of system calls that a "
              "sandbox may ask for."},
+    {.name = "--max-privileges",
+     .value = "PRIVILEGES",
+     .help = "none or sudo: the most that commands of a sandbox may have."},
     {.name = "--builds-at-once", .value = "COUNT", .help = "Builds of templates at a time."},
     {.name = "--build-time", .value = "TIME", .help = "The most that a build may take."},
     {.name = "--build-upload",

@@ -127,6 +127,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     from.limits = Limits::kAsked;
   }
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
+  CO_TRY(check_privileges(quota, from.recipe));
   Record record = record_of(std::move(team), from, std::move(wanted));
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));

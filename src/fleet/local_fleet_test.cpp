@@ -162,6 +162,24 @@ TEST_F(LocalFleetTest, AllTeamsTogetherHaveALimit) {
   });
 }
 
+TEST_F(LocalFleetTest, WhereSudoIsNotAllowedASpecMustSaySo) {
+  quota_.privileges = policy::Privileges::kNone;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    for (const char* spec : {"", R"({"privileges": "sudo"})", R"({"limits": {"pids": 7}})"}) {
+      wanted.spec = spec;
+      const auto refused = co_await fleet.create("team", wanted);
+      EXPECT_EQ(refused.error().code(), Code::kInvalidArgument) << spec;
+    }
+    EXPECT_EQ(test.host_.made(), 0u);
+    wanted.spec = R"({"privileges": "none"})";
+    const auto made = co_await fleet.create("team", wanted);
+    EXPECT_TRUE(made.has_value());
+    const auto forks = co_await fleet.fork("team", (*made)->view().id, seconds(60), 1);
+    EXPECT_TRUE(forks->front().has_value());
+  });
+}
+
 TEST_F(LocalFleetTest, WithoutItsQuotaATeamGetsNothing) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     const auto made = co_await fleet.create("nobody", kBase);

@@ -60,6 +60,13 @@ Result<Recipe> recipe_within(const Quota& quota, Recipe recipe, Limits limits) {
   return recipe;
 }
 
+Status check_privileges(const Quota& quota, const Recipe& recipe) {
+  using policy::Privileges;
+  if (recipe.privileges == Privileges::kNone || quota.privileges == Privileges::kSudo) return {};
+  return fail(policy::wrong("privileges", "sudo, which sandboxes have unless their spec says none",
+                            "none alone on this server (limits.maximum.privileges)"));
+}
+
 Quota quota_of(const policy::ServerConfig& config, const db::Quota& team) {
   const policy::ServedLimits& most = config.maxima;
   Quota quota;
@@ -78,6 +85,7 @@ Quota quota_of(const policy::ServerConfig& config, const db::Quota& team) {
   quota.disk_bytes = lower(most.disk, team.disk);
   quota.pids = most.pids;
   quota.profile = config.most_profile;
+  quota.privileges = config.most_privileges;
   return quota;
 }
 

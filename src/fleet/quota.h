@@ -31,6 +31,7 @@ struct Quota {
   // Of one sandbox; nullopt is unlimited.
   policy::LimitValue cpu_milli, memory_bytes, disk_bytes, pids;
   policy::SyscallProfile profile = policy::SyscallProfile::kDefault;  // beside the default one
+  policy::Privileges privileges = policy::Privileges::kSudo;          // the most
   bool operator==(const Quota&) const = default;
 };
 
@@ -40,6 +41,11 @@ enum class Limits : std::uint8_t { kUsual, kAsked };
 
 // The recipe as a team with this quota gets it. Error: invalid_argument with the limit's key. Pure.
 Result<Recipe> recipe_within(const Quota& quota, Recipe recipe, Limits limits);
+
+// Whether a sandbox of this recipe, as its spec has it in the end, may have its privileges. They
+// are never lowered by themselves: what E2B's clients do with files needs sudo. Error:
+// invalid_argument. Pure.
+Status check_privileges(const Quota& quota, const Recipe& recipe);
 
 // The lower of both in everything. Pure.
 Quota quota_of(const policy::ServerConfig& config, const db::Quota& team);

@@ -77,6 +77,21 @@ TEST(QuotaTest, ThereIsOneProfileBesideTheDefaultOne) {
   EXPECT_TRUE(recipe_within(quota, {.image = "i"}, Limits::kAsked).has_value());
 }
 
+TEST(QuotaTest, SudoIsRefusedWhereTheOperatorAllowsNone) {
+  using policy::Privileges;
+  Quota quota;
+  const Recipe sudo = {.image = "i"}, none = {.image = "i", .privileges = Privileges::kNone};
+  EXPECT_TRUE(check_privileges(quota, sudo).has_value());
+  EXPECT_TRUE(check_privileges(quota, none).has_value());
+  policy::ServerConfig config;
+  config.most_privileges = Privileges::kNone;
+  quota = quota_of(config, {});
+  EXPECT_TRUE(check_privileges(quota, none).has_value());
+  EXPECT_EQ(check_privileges(quota, sudo).error().message(),
+            "privileges: found sudo, which sandboxes have unless their spec says none; allowed is "
+            "none alone on this server (limits.maximum.privileges)");
+}
+
 class DatabaseQuotasTest : public db::DatabaseTest {};
 
 TEST_F(DatabaseQuotasTest, ATeamsQuotaIsReadAndRemembered) {

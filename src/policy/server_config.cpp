@@ -9,6 +9,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <type_traits>
 #include <vector>
 
 #include "base/encoding.h"
@@ -254,6 +255,23 @@ constexpr Field words(ServerSetting setting) {
           [](const ServerConfig& config) { return print_words(At(config)); }};
 }
 
+// One of the names of an enumeration.
+template <auto At, const auto& Names>
+constexpr Field choice(ServerSetting setting) {
+  return {setting,
+          [](const Node& node, Path path, ServerConfig& config) -> Status {
+            const auto chosen = is_text(node) ? index_of(Names, node.text) : std::nullopt;
+            if (!chosen)
+              return fail(wrong_at(node, path, alternatives(Names.data(), Names.size())));
+            auto& value = At(config);
+            value = static_cast<std::remove_reference_t<decltype(value)>>(*chosen);
+            return {};
+          },
+          [](const ServerConfig& config) {
+            return std::string(Names[static_cast<std::size_t>(At(config))]);
+          }};
+}
+
 constexpr std::size_t rule_of(std::string_view key) {
   std::size_t at = 0;
   while (kLimitRules[at].key != key) ++at;
@@ -339,21 +357,13 @@ constexpr std::array kFields = {
     limit<[](auto& c) -> auto& { return c.maxima.lifetime_ms; }, kLifetime>(
         {"limits.maximum.lifetime", "--max-lifetime", "TIME",
          "Time to live, the most that a sandbox may ask for."}),
-    Field{{"limits.maximum.profile", "--max-profile", "PROFILE",
-           "default, browser or debug: beside default, the profile of system calls that a sandbox "
-           "may ask for."},
-          [](const Node& node, Path path, ServerConfig& config) -> Status {
-            const auto profile = is_text(node) ? index_of(kProfileNames, node.text) : std::nullopt;
-            if (!profile) {
-              return fail(
-                  wrong_at(node, path, alternatives(kProfileNames.data(), kProfileNames.size())));
-            }
-            config.most_profile = static_cast<SyscallProfile>(*profile);
-            return {};
-          },
-          [](const ServerConfig& config) {
-            return std::string(kProfileNames[static_cast<std::size_t>(config.most_profile)]);
-          }},
+    choice<[](auto& c) -> auto& { return c.most_profile; }, kProfileNames>(
+        {"limits.maximum.profile", "--max-profile", "PROFILE",
+         "default, browser or debug: beside default, the profile of system calls that a sandbox "
+         "may ask for."}),
+    choice<[](auto& c) -> auto& { return c.most_privileges; }, kPrivilegesNames>(
+        {"limits.maximum.privileges", "--max-privileges", "PRIVILEGES",
+         "none or sudo: the most that commands of a sandbox may have."}),
     Field{{"pool", "", "", ""},
           [](const Node& node, Path path, ServerConfig& config) -> Status {
             TRY_ASSIGN(config.pool,
@@ -395,19 +405,8 @@ constexpr std::array kFields = {
         {"max_snapshots", "--max-snapshots", "COUNT", "Snapshots that a team may have."}),
     count<[](auto& c) -> auto& { return c.threads; }, 1, 256>(
         {"threads", "--threads", "COUNT", "Threads for work that blocks."}),
-    Field{{"log_level", "--log-level", "LEVEL", "debug, info, warn or error."},
-          [](const Node& node, Path path, ServerConfig& config) -> Status {
-            const auto level = is_text(node) ? index_of(kLevelNames, node.text) : std::nullopt;
-            if (!level) {
-              return fail(
-                  wrong_at(node, path, alternatives(kLevelNames.data(), kLevelNames.size())));
-            }
-            config.log_level = static_cast<LogLevel>(*level);
-            return {};
-          },
-          [](const ServerConfig& config) {
-            return std::string(kLevelNames[static_cast<std::size_t>(config.log_level)]);
-          }},
+    choice<[](auto& c) -> auto& { return c.log_level; }, kLevelNames>(
+        {"log_level", "--log-level", "LEVEL", "debug, info, warn or error."}),
 };
 
 constexpr std::size_t kSettingCount =
@@ -548,6 +547,9 @@ Status validate_server_config(const ServerConfig& config) {
     return refuse("limits.default." + key, format_limit(unit, usual),
                   format_limit(unit, most) + " at most (limits.maximum." + key + ")");
   }
+  if (!config.pool.empty() && config.most_privileges != Privileges::kSudo)
+    return refuse("pool", "sandboxes that are made ahead, with sudo",
+                  "none where sudo is not allowed (limits.maximum.privileges)");
   std::uint64_t ahead = 0;
   for (const auto& [name, number] : config.pool) ahead += number;
   if (ahead > config.max_sandboxes) {

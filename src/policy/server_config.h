@@ -16,7 +16,8 @@
 //   limits:
 //     default: {cpus: 2, memory: 512MiB, disk: 1GiB, pids: 1024, lifetime: 5m}
 //     maximum: {cpus: 8, memory: 8GiB, disk: 16GiB, pids: 16k, lifetime: 24h,
-//               profile: default}     default, browser or debug, of system calls
+//               profile: default,     default, browser or debug, of system calls
+//               privileges: sudo}     none or sudo; E2B's clients need sudo
 //   pool: {base: 4}                     templates of which so many sandboxes are made ahead
 //   builds:                             of templates, by clients
 //     at_once: 4
@@ -103,7 +104,9 @@ struct ServerConfig {
   std::map<std::string, std::string> templates;
   ServedLimits defaults = {2000, 512ull << 20, 1ull << 30, 1024, 300'000};
   ServedLimits maxima = {8000, 8ull << 30, 16ull << 30, 16'000, 86'400'000};
-  SyscallProfile most_profile = SyscallProfile::kDefault;  // that clients may ask for
+  // That clients may ask for.
+  SyscallProfile most_profile = SyscallProfile::kDefault;
+  Privileges most_privileges = Privileges::kSudo;
   std::map<std::string, std::uint32_t> pool;
   BuildConfig builds;
   std::uint32_t max_sandboxes = 1000;

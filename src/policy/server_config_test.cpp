@@ -66,6 +66,7 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->defaults, (ServedLimits{500, 256ull << 20, 2'000'000'000, 100, 90'000}));
   EXPECT_EQ(config->maxima, (ServedLimits{4000, 1ull << 30, {}, 1000, {}}));
   EXPECT_EQ(config->most_profile, SyscallProfile::kBrowser);
+  EXPECT_EQ(config->most_privileges, Privileges::kSudo);
   EXPECT_EQ(config->pool.at("base"), 4u);
   EXPECT_EQ(config->builds, (BuildConfig{.at_once = 2,
                                          .time_ms = 600'000,
@@ -96,6 +97,7 @@ TEST(ServerConfig, WhatIsPrintedIsReadAsTheSame) {
              .dev = true};
   dev.state_directory = "/odd ü\"\n'#: path";
   dev.templates = {{"no", "yes"}, {"1", "base"}};
+  dev.most_privileges = Privileges::kNone;
   for (const ServerConfig& config :
        {ServerConfig(), dev, parse_server_config(kEverything).value()}) {
     const std::string printed = print_server_config(config);
@@ -155,6 +157,7 @@ TEST(ServerConfig, IsRefusedWithKeyFoundAndAllowed) {
            Row{"builds: {registries: [x/y]}", "builds.registries[0]", "x/y", "HOST"},
            Row{"max_sandboxes: 1.5", "max_sandboxes", "1.5", "whole number"},
            Row{"limits: {maximum: {profile: all}}", "limits.maximum.profile", "all", "browser"},
+           Row{"limits: {maximum: {privileges: all}}", "limits.maximum.privileges", "all", "sudo"},
            Row{"max_connections: 0", "max_connections", "0", "from 1 to 1000000"},
            Row{"threads: ''", "threads", "\"\"", "from 1 to 256"},
            Row{"user: -x", "user", "-x", "UID:GID"},
@@ -197,6 +200,7 @@ TEST(ServerConfig, ValuesMustGoTogether) {
            Row{"tls: {listen: 127.0.0.1:1, domain: a.test, key: /a, dev: true}", "tls.dev", "one"},
            Row{"tls: {listen: 127.0.0.1:3000, domain: a.test, dev: true}", "tls.listen", "another"},
            Row{"limits: {default: {cpus: 9}}", "limits.default.cpus", "8 at most"},
+           Row{"limits: {maximum: {privileges: none}}\npool: {base: 1}", "pool", "sudo"},
            Row{"limits: {default: {memory: unlimited}}", "limits.default.memory", "8GiB at most"},
            Row{"limits: {default: {disk: 1TiB}}", "limits.default.disk", "16GiB at most"},
            Row{"limits: {maximum: {pids: 10}}", "limits.default.pids", "10 at most"},
