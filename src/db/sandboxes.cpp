@@ -74,10 +74,11 @@ Result<SandboxRow> read_row(const Query& row) {
   return sandbox;
 }
 
-Status check_size(std::string_view what, std::string_view json) {
-  if (json.size() <= kMaxSandboxJson) return {};
+Status check_size(std::string_view what, std::string_view json,
+                  std::size_t most = kMaxSandboxJson) {
+  if (json.size() <= most) return {};
   return fail(Error::invalid(std::string(what) + ": found " + std::to_string(json.size()) +
-                             " bytes of JSON; allowed are " + std::to_string(kMaxSandboxJson)));
+                             " bytes of JSON; allowed are " + std::to_string(most)));
 }
 
 // Two keys that are no UTF-8 would be written as the same; SQLite's JSON ends a text at a NUL.
@@ -125,7 +126,7 @@ Status Sandboxes::allow_one_more(std::string_view team_id,
 Status Sandboxes::check(const SandboxRow& row) {
   TRY(check_metadata(row.metadata));
   TRY(check_size("metadata", to_json(row.metadata)));
-  TRY(check_size("lifecycle", row.lifecycle));
+  TRY(check_size("lifecycle", row.lifecycle, kMaxLifecycleJson));
   return check_size("network", row.network);
 }
 

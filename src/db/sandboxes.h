@@ -42,8 +42,9 @@ struct SandboxRow {
   bool operator==(const SandboxRow&) const = default;
 };
 
-// Of metadata, lifecycle and network each.
+// Of metadata and network each; of the lifecycle, which may have commands of a template.
 inline constexpr std::size_t kMaxSandboxJson = 64 << 10;
+inline constexpr std::size_t kMaxLifecycleJson = 512 << 10;
 
 enum class Order : std::uint8_t { kNewestFirst, kOldestFirst };
 

@@ -112,7 +112,7 @@ TEST_F(SandboxesTest, WhatCannotBeARowIsRefused) {
   one.metadata = {{"a", std::string(kMaxSandboxJson, 'b')}};
   EXPECT_THAT(sandboxes_.insert(one, {}).error().message(), HasSubstr("metadata"));
   one.metadata = {};
-  one.lifecycle = std::string(kMaxSandboxJson + 1, ' ');
+  one.lifecycle = std::string(kMaxLifecycleJson + 1, ' ');
   EXPECT_THAT(sandboxes_.put(one).error().message(), HasSubstr("lifecycle"));
   one.lifecycle = "{}";
   one.network = std::string(kMaxSandboxJson + 1, ' ');

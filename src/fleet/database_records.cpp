@@ -34,6 +34,7 @@ json::Value lifecycle_of(const Record& record, std::optional<json::Value> recipe
       .set("publicTraffic", view.public_traffic)
       .set("maskRequestHost", view.mask_request_host);
   if (recipe.has_value()) value.set("recipe", std::move(*recipe));
+  if (!record.start.command.empty()) value.set("start", start_json(record.start));
   return value;
 }
 
@@ -104,6 +105,10 @@ Result<Record> record_of(const db::SandboxRow& row) {
   if (const json::Value* recipe = lifecycle.find("recipe"); recipe != nullptr) {
     // What cannot be read is of another version, and its sandbox lives on.
     if (auto read = parse_recipe(*recipe); read.has_value()) record.recipe = std::move(*read);
+  }
+  // Rows of an earlier version have none, as if their templates started nothing.
+  if (const json::Value* start = lifecycle.find("start"); start != nullptr) {
+    TRY_ASSIGN(record.start, parse_start(*start));
   }
   record.timeout = duration_cast<seconds>(milliseconds(row.timeout_ms));
   SandboxView& view = record.view;

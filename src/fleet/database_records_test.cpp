@@ -22,6 +22,7 @@ Record record(std::string team, std::string id) {
   made.secure = false;
   made.timeout = seconds(77);
   made.env = {{"TOKEN", "secret"}};
+  made.start = {.command = "serve", .ready = "check", .label = "label"};
   made.view.id = std::move(id);
   made.view.template_id = "base";
   made.view.started = WallClock::time_point(std::chrono::microseconds(1'700'000'000'123'456));
@@ -45,6 +46,7 @@ TEST(DatabaseRecordsRow, ARecordComesBackAsItWas) {
   EXPECT_EQ(after.view.end, before.view.end);
   EXPECT_EQ(after.timeout, before.timeout);
   EXPECT_EQ(after.recipe, before.recipe);
+  EXPECT_EQ(after.start, before.start);
   EXPECT_FALSE(after.secure);
   EXPECT_EQ(after.view.cpus, 2u);
 }

@@ -1,7 +1,8 @@
 // For tests: sandboxes that are nothing but a supervisor's socket, played by threads.
 //
-// Every sandbox answers requests of stream 0 and remembers them, and ends
-// at a shutdown; nothing else works in it. All threads are joined in the destructor.
+// Every sandbox answers requests of stream 0 and remembers them, and ends at a shutdown. Commands
+// start; a kept one runs on, another ends with success at once, and both fail where the test says
+// so. Nothing else works in it. All threads are joined in the destructor.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,6 +20,7 @@
 
 #include "base/fd.h"
 #include "base/proto.h"
+#include "base/verdict.h"
 #include "maker/host.h"
 
 namespace caisson::fleet {
@@ -106,6 +108,16 @@ class FakeHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     return boxes_.at(id)->asked;
   }
+  // The last arguments of commands that were started in it, in order.
+  std::vector<std::string> started(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    return boxes_.at(id)->started;
+  }
+  // From now on these are the commands that fail.
+  void set_failing(std::set<std::string> commands) {
+    const std::lock_guard lock(mutex_);
+    failing_ = std::move(commands);
+  }
   // Ends a sandbox as if its supervisor had died.
   void end(const std::string& id) {
     const std::lock_guard lock(mutex_);
@@ -139,6 +151,7 @@ class FakeHost final : public maker::Host {
     Fd listener, client;
     std::thread thread;
     std::vector<proto::ControlOperation> asked;
+    std::vector<std::string> started;
   };
 
   sockaddr_un address_of(const std::string& id) const {
@@ -189,6 +202,7 @@ class FakeHost final : public maker::Host {
       }
       send(fd, proto::FrameType::kHello, hello);
     }
+    if (frame.header.type == proto::FrameType::kOpen) start(box, fd, frame);
     if (frame.header.stream != 0 || frame.header.type != proto::FrameType::kControl) return true;
     const auto fields = proto::FieldReader::parse(frame.payload).value();
     const auto operation =
@@ -206,8 +220,23 @@ class FakeHost final : public maker::Host {
     send(fd, proto::FrameType::kEvent, answer);
     return true;
   }
-  static void send(int fd, const std::string& event) {
-    const std::string bytes = proto::encode_frame(0, proto::FrameType::kEvent, 0, event);
+  void start(Box& box, int fd, const proto::Frame& open) {
+    const auto fields = proto::FieldReader::parse(open.payload).value();
+    const std::lock_guard lock(mutex_);
+    const auto words = fields.all(proto::Tag::kArg);
+    const std::string command(words.empty() ? "" : words.back());
+    box.started.push_back(command);
+    send(fd, proto::Fields().put_u32(proto::Tag::kStarted, 7).bytes(), open.header.stream);
+    const bool fails = failing_.contains(command);
+    if (!fails && fields.has(proto::Tag::kKeep)) return;
+    Outcome outcome;
+    outcome.verdict = Verdict::kExited;
+    outcome.exit_code = fails ? 1 : 0;
+    send(fd, encode_outcome(outcome), open.header.stream, proto::FrameType::kClose);
+  }
+  static void send(int fd, const std::string& payload, std::uint32_t stream = 0,
+                   proto::FrameType type = proto::FrameType::kEvent) {
+    const std::string bytes = proto::encode_frame(stream, type, 0, payload);
     static_cast<void>(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
   static void send(int fd, proto::FrameType type, const proto::Fields& fields) {
@@ -218,6 +247,7 @@ class FakeHost final : public maker::Host {
   std::mutex mutex_;
   std::string directory_;
   std::map<std::string, std::unique_ptr<Box>> boxes_;
+  std::set<std::string> failing_;
   std::set<proto::ControlOperation> refused_, stalled_;
   std::map<proto::ControlOperation, std::vector<std::string>> told_;
   bool refuse_ = false;

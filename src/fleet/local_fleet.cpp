@@ -23,6 +23,7 @@ void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record
   for (auto& [name, value] : own_variables(record.view.id)) env[name] = std::move(value);
   env["E2B_TEMPLATE_ID"] = record.view.template_id;
   sandbox->set_env(std::move(env));
+  sandbox->set_start(record.start);
   const std::weak_ptr<State> weak = weak_from_this();
   sandbox->on_end([weak](LocalSandbox& ended) {
     if (const auto state = weak.lock(); state != nullptr) state->forget(ended);
@@ -118,9 +119,13 @@ io::Async<Status> LocalFleet::State::resume(std::shared_ptr<LocalSandbox> sandbo
   // Counted as running while it becomes so.
   const std::string team = sandbox->team();
   ++creating[team];
-  const auto thawed = co_await sandbox->thaw(WallClock::now() + timeout, how, options.reboot_time);
+  const auto thawed = co_await sandbox->thaw(timeout, how, options.reboot_time);
   count_out(creating, team);
-  CO_TRY(thawed);
+  if (!thawed.has_value()) {
+    // What its pause kept may be less now.
+    std::ignore = co_await save(sandbox->view().id);
+    co_return thawed;
+  }
   sandbox->note(Event::Level::kInfo, "the sandbox was resumed", {{"by", std::string(why)}});
   co_return co_await save(sandbox->view().id);
 }

@@ -106,7 +106,8 @@ class LocalFleetTest : public testing::Test {
                          .alias = "base",
                          .recipe = {.image = "user"},
                          .limits = limits_,
-                         .env = {{"A", "template"}, {"B", "template"}}};
+                         .env = {{"A", "template"}, {"B", "template"}},
+                         .start = start_};
     };
     options.quota = [this](std::string team) -> io::Async<Result<Quota>> {
       if (team == "nobody") co_return fail(Error::not_found("no team \"nobody\""));
@@ -137,6 +138,7 @@ class LocalFleetTest : public testing::Test {
   // kNext: the next question for a quota waits until this is changed again.
   enum class Hold : std::uint8_t { kNo, kNext, kHolds, kAnswered } hold_quota_ = Hold::kNo;
   Limits limits_ = Limits::kUsual;
+  StartCommand start_;
   Pool::Sizes pool_;
   milliseconds reboot_time_ = seconds(15);
 };

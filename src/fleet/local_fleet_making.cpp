@@ -92,7 +92,8 @@ Record LocalFleet::State::record_of(std::string team, const Template& from, NewS
                 .recipe = from.recipe,
                 .secure = wanted.secure,
                 .timeout = *wanted.timeout,
-                .env = std::move(wanted.env)};
+                .env = std::move(wanted.env),
+                .start = from.start};
   // The client's go before the template's.
   record.env.insert(from.env.begin(), from.env.end());
   SandboxView& view = record.view;
@@ -193,8 +194,11 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   const io::Turns::Turn turn = co_await io::Turns::take(options.image_turns, record.team);
   CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
   Likeness found;
-  found.like = {
-      .id = view.template_id, .alias = view.alias, .recipe = record.recipe, .env = record.env};
+  found.like = {.id = view.template_id,
+                .alias = view.alias,
+                .recipe = record.recipe,
+                .env = record.env,
+                .start = record.start};
   found.like.recipe.image = std::move(image);
   found.wanted = {.timeout = record.timeout,
                   .on_timeout = view.on_timeout,

@@ -266,6 +266,65 @@ TEST_F(LocalFleetTest, ASandboxThatDoesNotBootAnewInTimeIsEnded) {
   }
 }
 
+TEST_F(LocalFleetTest, WhatTheTemplateStartsRunsWhereverProcessesAreNew) {
+  start_ = {.command = "serve", .ready = "check", .label = "label"};
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const std::vector<std::string> once = {"serve", "check"};
+    const std::vector<std::string> twice = {"serve", "check", "serve", "check"};
+    EXPECT_EQ(test.host_.started(id), once);
+    // Memory that was kept has it running.
+    auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    auto resumed = co_await fleet.connect("team", id, seconds(60), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    EXPECT_EQ(test.host_.started(id), once);
+    paused = co_await fleet.pause("team", id, Keep::kFiles);
+    EXPECT_TRUE(paused.has_value());
+    EXPECT_EQ(test.host_.started(id), once);
+    resumed = co_await fleet.connect("team", id, seconds(60), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    EXPECT_EQ(test.host_.started(id), twice);
+    const auto forks = co_await fleet.fork("team", id, seconds(60), 1);
+    EXPECT_TRUE(forks->front().has_value());
+    EXPECT_EQ(test.host_.started(forks->front().value()->view().id), once);
+    paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    resumed = co_await fleet.connect("team", id, seconds(60), Resume::kReboot);
+    EXPECT_TRUE(resumed.has_value());
+    EXPECT_EQ(test.host_.started(id).size(), 6u);
+  });
+}
+
+TEST_F(LocalFleetTest, AResumeWhoseStartCommandFailsLeavesItPausedWithItsFiles) {
+  start_ = {.command = "serve", .ready = "check", .label = "label"};
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    test.host_.set_failing({"serve", "check"});
+    const auto resumed = co_await fleet.connect("team", id, seconds(60), Resume::kReboot);
+    EXPECT_EQ(resumed.error().code(), Code::kFailedPrecondition);
+    EXPECT_EQ((*made)->view().state, State::kPaused);
+    EXPECT_EQ((*made)->view().paused_keeps, Keep::kFiles);
+    EXPECT_EQ(test.kept_.at(id).view.paused_keeps, Keep::kFiles);
+    EXPECT_EQ(test.host_.asked(id).back(), ControlOperation::kSetDeadline);
+    EXPECT_THAT(test.host_.asked(id), Contains(ControlOperation::kReboot).Times(2));
+    test.host_.set_failing({});
+  });
+  // A server that starts again knows what is to be started.
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->paused, 1u);
+    const auto resumed = co_await fleet.connect("team", id, seconds(60), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    EXPECT_THAT(test.host_.started(id), Contains("serve").Times(3));
+  });
+}
+
 TEST_F(LocalFleetTest, ASnapshotIsOfTheImageThatItWasMadeFrom) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     auto made = co_await fleet.create("team", kBase);

@@ -19,6 +19,9 @@ namespace {
 constexpr std::chrono::minutes kPauseGrace{5};
 // As long as a snapshot may take, during which nobody pauses it.
 constexpr std::chrono::minutes kLongestSnapshot{45};
+// Of a start command and the wait until it is ready (StartOptions::ready_time), and of what is said
+// about it.
+constexpr std::chrono::seconds kLongestStart{120};
 constexpr std::uint64_t kLongestPause = 30ull * 24 * 3600 * 1000;
 constexpr std::chrono::seconds kRemovalTime{60};
 constexpr std::size_t kMostSamples = 120;  // ten minutes of one each five seconds
@@ -220,7 +223,27 @@ io::Async<Result<std::string>> LocalSandbox::with_state_kept(
   co_return done;
 }
 
-io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how,
+io::Async<Status> LocalSandbox::set_deadline(WallClock::time_point end) {
+  const auto set =
+      co_await client_->request(ControlOperation::kSetDeadline, deadline(ms_from_now(end)));
+  if (!set.has_value()) co_return fail(set.error());
+  co_return Status{};
+}
+
+io::Async<Status> LocalSandbox::start_again(milliseconds reboot_time) {
+  const auto client = client_;
+  StartOptions how{.user = made_.user, .env = own_variables(view_.id)};
+  const Status started = co_await start_and_wait(loop_, *client, start_, std::move(how));
+  if (started.has_value() || ended_) co_return started;
+  note(Event::Level::kWarn, "the start command failed after a boot",
+       {{"error", started.error().message()}});
+  // As it was, with what is left of it: its files. Whoever resumes it again tries again.
+  view_.paused_keeps = Keep::kFiles;
+  std::ignore = co_await boot_anew(State::kPaused, reboot_time);
+  co_return started;
+}
+
+io::Async<Status> LocalSandbox::thaw(std::chrono::seconds time, Resume how,
                                      milliseconds reboot_time) {
   const auto self = shared_from_this();
   co_await take_turn();
@@ -229,16 +252,23 @@ io::Async<Status> LocalSandbox::thaw(WallClock::time_point end, Resume how,
   if (view_.state == State::kRunning) co_return Status{};
   const auto grace =
       view_.on_timeout == NewSandbox::OnTimeout::kPause ? kPauseGrace : std::chrono::minutes(0);
-  CO_TRY(co_await client_->request(ControlOperation::kSetDeadline,
-                                   deadline(ms_from_now(end + grace))));
   // Of one whose pause kept the files alone nothing runs that could be ended.
   const bool reboots = how == Resume::kReboot && view_.paused_keeps == Keep::kMemory;
+  const bool starts = (reboots || view_.paused_keeps == Keep::kFiles) && !start_.command.empty();
+  // Its time begins when it is ready.
+  auto end = WallClock::now() + time;
+  CO_TRY(co_await set_deadline(end + grace + (starts ? kLongestStart : std::chrono::seconds(0))));
   Status thawed;
   if (reboots) {
     thawed = co_await boot_anew(State::kRunning, reboot_time);
   } else {
     const auto answer = co_await client_->request(ControlOperation::kThaw, {});
     if (!answer.has_value()) thawed = fail(answer.error());
+  }
+  if (thawed.has_value() && starts) {
+    thawed = co_await start_again(reboot_time);
+    end = WallClock::now() + time;
+    if (thawed.has_value()) thawed = co_await set_deadline(end + grace);
   }
   if (!thawed.has_value()) {
     // It stays paused, and does not end for having been asked to go on.

@@ -15,6 +15,7 @@
 #include "fleet/fleet.h"
 #include "fleet/host.h"
 #include "fleet/process_log.h"
+#include "fleet/start_command.h"
 
 namespace caisson::fleet {
 
@@ -42,6 +43,8 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   void restore_log(const std::vector<Event>& log);
 
   void set_env(std::map<std::string, std::string> env) { env_ = std::move(env); }
+  // Runs after each boot anew, before a client has the sandbox again.
+  void set_start(StartCommand start) { start_ = std::move(start); }
   const std::string& host_id() const { return made_.id; }
   // Calls it, once, when the sandbox has ended by whatever means.
   void on_end(std::function<void(LocalSandbox&)> handler) { on_end_ = std::move(handler); }
@@ -59,7 +62,9 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   // A boot anew (of kFiles, or of kReboot) that takes longer than `reboot_time` ends the sandbox;
   // error: deadline_exceeded.
   io::Async<Result<bool>> freeze(Keep keep, Pause when, milliseconds reboot_time);
-  io::Async<Status> thaw(WallClock::time_point end, Resume how, milliseconds reboot_time);
+  // `time`: how long it lives then. One that boots anew has run its start command and is ready;
+  // where that fails it stays paused, with its files. Errors: also those of start_and_wait().
+  io::Async<Status> thaw(std::chrono::seconds time, Resume how, milliseconds reboot_time);
   // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
   // failed_precondition where it is paused.
   io::Async<Result<std::string>> with_state_kept(std::function<Result<std::string>()> work);
@@ -85,6 +90,8 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   // Notes the ends that nobody has; `ended` is how many commands have, where that is known.
   io::Async<void> look_for_ends(std::optional<std::uint64_t> ended);
   void put_into_log(std::optional<Event> event);
+  io::Async<Status> start_again(milliseconds reboot_time);
+  io::Async<Status> set_deadline(WallClock::time_point end);
   io::Async<Status> boot_anew(State then, milliseconds time);
   void end();
 
@@ -98,6 +105,7 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   std::function<void(const LocalSandbox&, Event)> on_note_;
   std::deque<Sample> samples_;
   ProcessLog processes_;
+  StartCommand start_;
   std::optional<std::uint64_t> ended_seen_;
   bool look_again_ = false;  // whatever has been seen: a process was noted since
   std::optional<std::uint64_t> last_cpu_micros_;

@@ -8,6 +8,7 @@
 
 #include "fleet/fleet.h"
 #include "fleet/host.h"
+#include "fleet/start_command.h"
 #include "io/async.h"
 
 namespace caisson::fleet {
@@ -21,6 +22,7 @@ struct Record {
   bool secure = true;
   std::chrono::seconds timeout{0};  // what the client asked for last, for a resume by traffic
   std::map<std::string, std::string> env;
+  StartCommand start;  // which runs wherever its processes are new
 };
 
 // What there is of a record that cannot be read: its sandbox may run on.

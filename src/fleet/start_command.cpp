@@ -112,6 +112,28 @@ io::Async<void> wait_ready(BoxClient& client, const StartCommand& what, const St
 
 }  // namespace
 
+json::Value start_json(const StartCommand& what) {
+  json::Value value = json::Value::object();
+  value.set("command", what.command).set("ready", what.ready).set("label", what.label);
+  return value;
+}
+
+Result<StartCommand> parse_start(const json::Value& value) {
+  StartCommand what;
+  struct Part {
+    std::string_view key;
+    std::string& to;
+  };
+  for (const Part& part :
+       {Part{"command", what.command}, Part{"ready", what.ready}, Part{"label", what.label}}) {
+    const json::Value* found = value.find(part.key);
+    if (found == nullptr || found->as_string() == nullptr)
+      return fail(Error::invalid("start." + std::string(part.key) + ": found no text"));
+    part.to = *found->as_string();
+  }
+  return what;
+}
+
 std::map<std::string, std::string> own_variables(const std::string& id) {
   return {{"E2B_SANDBOX", "true"}, {"E2B_SANDBOX_ID", id}};
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "fleet/box_client.h"
 
 namespace caisson::fleet {
@@ -23,6 +24,10 @@ struct StartCommand {
   std::string label;    // of the kept command
   auto operator<=>(const StartCommand&) const = default;
 };
+
+// As a JSON object, and back. Error: invalid_argument.
+json::Value start_json(const StartCommand& what);
+Result<StartCommand> parse_start(const json::Value& value);
 
 struct StartOptions {
   std::string user;

@@ -68,6 +68,13 @@ TEST(StartCommand, IsTriedUntilItIsReady) {
   EXPECT_EQ(said, "up soon");
 }
 
+TEST(StartCommand, ComesBackFromJson) {
+  EXPECT_EQ(parse_start(start_json(kBoth)).value(), kBoth);
+  for (const char* bad :
+       {"[]", "{}", R"({"command":"a","ready":"b"})", R"({"command":"a","ready":1,"label":""})"})
+    EXPECT_FALSE(parse_start(json::parse(bad).value()).has_value()) << bad;
+}
+
 TEST(StartCommand, ThatFailsIsNotWaitedFor) {
   const auto script = [](FakeSupervisor& fake) {
     fake.hello();

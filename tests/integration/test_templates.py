@@ -155,6 +155,22 @@ class Templates(unittest.TestCase):
             self.assertEqual("why" in [entry["message"] for entry in entries], "why" in step[0])
         self.assertEqual(self.ask("POST", "/v2/sandboxes", {"templateID": "fails"})[0], 404)
 
+    def test_what_it_starts_is_there_wherever_processes_are_new(self):
+        order = {"fromImage": "base", "startCmd": "cd /tmp && exec python3 -m http.server 8098",
+                 "readyCmd": "curl -sf http://127.0.0.1:8098/ >/dev/null"}
+        self.built("again", order)
+        sandbox = self.sandbox("again")
+        look = "curl -sf http://127.0.0.1:8098/ >/dev/null && echo up"
+        path = f"/sandboxes/{sandbox['sandboxID']}"
+        self.assertEqual(self.ask("POST", f"{path}/pause", {"memory": False})[0], 204)
+        self.assertEqual(self.ask("POST", f"/v2{path}/connect", {"timeout": 60})[0], 201)
+        self.assertIn("up", self.run_in(sandbox, look))
+        status, forks = self.ask("POST", f"{path}/fork", {"timeout": 60})
+        self.assertEqual(status, 201, forks)
+        fork = forks[0]["sandbox"]
+        self.addCleanup(self.ask, "DELETE", f"/sandboxes/{fork['sandboxID']}")
+        self.assertIn("up", self.run_in(fork, look))
+
     def test_what_it_starts_is_there_and_ready(self):
         order = {"fromImage": "base", "startCmd": "cd /tmp && exec python3 -m http.server 8099",
                  "readyCmd": "curl -sf http://127.0.0.1:8099/ >/dev/null"}
