@@ -8,6 +8,7 @@
 #include "db/teams.h"
 #include "db/template_name.h"
 #include "db/templates.h"
+#include "fleet/shape.h"
 #include "policy/complain.h"
 
 namespace caisson::api {
@@ -119,7 +120,8 @@ io::Async<Result<SnapshotView>> DatabaseSnapshots::add(std::string team, std::st
             {.source_sandbox = sandbox,
              .name = own,
              .image = taken.image,
-             .size = {.cpu_milli = taken.cpu_milli, .memory = taken.memory, .disk = taken.disk}},
+             .size = {.cpu_milli = taken.cpu_milli, .memory = taken.memory, .disk = taken.disk},
+             .shape = taken.shape},
             now_ms()));
     return Added{.view = view_of(added.added, owner.slug),
                  .unused = std::move(added.unused_images)};
@@ -195,6 +197,13 @@ io::Async<Result<fleet::Template>> DatabaseSnapshots::to_make(std::string team, 
     made.recipe.cpu_milli = limit(found.build.size.cpu_milli);
     made.recipe.memory_bytes = limit(found.build.size.memory);
     made.recipe.disk_bytes = limit(found.build.size.disk);
+    // One of an earlier version has no more to say, and what a later one says may not be known
+    // here.
+    if (auto shape = fleet::decode_shape(found.shape); shape.has_value()) {
+      made.recipe = std::move(shape->recipe);
+      made.recipe.image = found.build.image;
+      made.start = std::move(shape->start);
+    }
     return made;
   };
   co_return co_await database_->with(std::move(work));

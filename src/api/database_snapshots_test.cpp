@@ -8,6 +8,7 @@
 #include "db/teams.h"
 #include "db/templates.h"
 #include "fleet/fake_host_for_test.h"
+#include "fleet/shape.h"
 
 namespace caisson::api {
 namespace {
@@ -65,6 +66,22 @@ TEST_F(DatabaseSnapshotsTest, WhatWasTakenCanBeMade) {
     // Clients add the tag that means the one that is current.
     const auto tagged = co_await snapshots.to_make(first_, added->id + ":default");
     EXPECT_TRUE(tagged.has_value());
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, WhatIsMadeIsLikeItsSource) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    fleet::Snapshot taken = kTaken;
+    fleet::Shape shape;
+    shape.recipe = {.image = taken.image, .cpu_milli = 2000, .pids = 7, .user = "root"};
+    shape.recipe.privileges = policy::Privileges::kNone;
+    shape.start = {.command = "serve", .ready = "check", .label = "label"};
+    taken.shape = fleet::encode_shape(shape);
+    const auto added = co_await snapshots.add(first_, "i1", "", taken);
+    const auto made = co_await snapshots.to_make(first_, added->id);
+    EXPECT_EQ(made->recipe, shape.recipe);
+    EXPECT_EQ(made->start, shape.start);
+    EXPECT_TRUE(made->env.empty());
   });
 }
 

@@ -131,7 +131,17 @@ constexpr std::string_view kPublicTemplates = R"sql(
 ALTER TABLE templates ADD COLUMN public INTEGER NOT NULL DEFAULT 0 CHECK (public IN (0, 1));
 )sql";
 
-constexpr std::array<std::string_view, 3> kSteps = {kFirst, kSandboxEvents, kPublicTemplates};
+// What a snapshot's sandboxes get beside its files, where there is more to say than builds have:
+// JSON of who serves them.
+constexpr std::string_view kSnapshotShapes = R"sql(
+CREATE TABLE snapshot_shapes (
+  template_id TEXT PRIMARY KEY REFERENCES templates (id) ON DELETE CASCADE,
+  shape TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr std::array<std::string_view, 4> kSteps = {kFirst, kSandboxEvents, kPublicTemplates,
+                                                    kSnapshotShapes};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));

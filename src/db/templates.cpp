@@ -156,7 +156,12 @@ Result<ResolvedTemplate> Templates::resolve(std::string_view team_id,
     build_id = query.get<std::string>(0);
   }
   TRY_ASSIGN(Build build, Builds(sqlite_).find(found.team_id, found.id, build_id));
-  return ResolvedTemplate{.found = std::move(found), .build = std::move(build)};
+  TRY_ASSIGN(Query shapes,
+             sqlite_.query("SELECT shape FROM snapshot_shapes WHERE template_id = ?", found.id));
+  TRY_ASSIGN(const bool shaped, shapes.next());
+  return ResolvedTemplate{.found = std::move(found),
+                          .build = std::move(build),
+                          .shape = shaped ? shapes.get<std::string>(0) : std::string()};
 }
 
 Result<TemplatePage> Templates::list(std::string_view team_id, const TemplateFilter& filter) {
@@ -237,6 +242,9 @@ Result<std::vector<std::string>> Templates::drop_untagged(std::string_view team_
 Result<AddedSnapshot> Templates::add_snapshot(std::string_view team_id, const Snapshot& snapshot,
                                               std::int64_t now_ms) {
   if (!snapshot.name.empty()) TRY(check_template_name(snapshot.name));
+  if (snapshot.shape.size() > kMaxShape)
+    return fail(Error::invalid("shape: found " + std::to_string(snapshot.shape.size()) +
+                               " bytes of JSON; allowed are " + std::to_string(kMaxShape)));
   TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
   Result<Template> added = fail(no_template(snapshot.name));
   if (!snapshot.name.empty()) {
@@ -265,6 +273,8 @@ Result<AddedSnapshot> Templates::add_snapshot(std::string_view team_id, const Sn
                   build_id, added->id, kDefaultTag, snapshot.image, snapshot.size.cpu_milli,
                   snapshot.size.memory, snapshot.size.disk, now_ms, now_ms));
   TRY(set_tag(sqlite_, added->id, kDefaultTag, build_id, now_ms));
+  TRY(sqlite_.run("INSERT OR REPLACE INTO snapshot_shapes (template_id, shape) VALUES (?, ?)",
+                  added->id, snapshot.shape));
   TRY_ASSIGN(images, unused(std::move(images)));
   TRY(transaction.commit());
   return AddedSnapshot{.added = std::move(*added), .unused_images = std::move(images)};

@@ -64,7 +64,8 @@ struct TemplatePage {
 // What a sandbox is made of.
 struct ResolvedTemplate {
   Template found;
-  Build build;  // ready
+  Build build;        // ready
+  std::string shape;  // of a snapshot; empty: an earlier version took it
 };
 
 struct Snapshot {
@@ -72,7 +73,11 @@ struct Snapshot {
   std::string name;   // may be empty
   std::string image;  // or whatever else of the store it is kept as
   BuildSize size;
+  // JSON that belongs to who serves it: what of its sandbox else a sandbox of it gets. Nothing
+  // secret may be in it.
+  std::string shape = "{}";
 };
+inline constexpr std::size_t kMaxShape = 512 << 10;
 
 struct AddedSnapshot {
   Template added;
@@ -106,8 +111,8 @@ class Templates {
   Result<std::vector<std::string>> drop_untagged(std::string_view team_id, std::string_view id);
 
   // With one ready build, tagged kDefaultTag. Where another snapshot has the name, that snapshot is
-  // replaced and its id stays. Errors: invalid_argument (the name is none), already_exists (it is a
-  // built template's), failed_precondition (no such team).
+  // replaced and its id stays. Errors: invalid_argument (the name is none, or the shape is larger
+  // than kMaxShape), already_exists (it is a built template's), failed_precondition (no such team).
   Result<AddedSnapshot> add_snapshot(std::string_view team_id, const Snapshot& snapshot,
                                      std::int64_t now_ms);
 

@@ -220,6 +220,21 @@ TEST_F(TemplatesTest, ASnapshotIsATemplateThatIsReady) {
   EXPECT_EQ(found.build.finished_ms, 5);
 }
 
+TEST_F(TemplatesTest, ASnapshotsShapeIsKeptAndBounded) {
+  Snapshot one = {.source_sandbox = "i1", .name = "kept", .image = "a", .size = {}};
+  one.shape = R"({"a":1})";
+  const AddedSnapshot made = templates_.add_snapshot(ours_.id, one, 5).value();
+  EXPECT_EQ(templates_.resolve(ours_.id, reference(made.added.id))->shape, one.shape);
+  one.shape = R"({"a":2})";
+  ASSERT_TRUE(templates_.add_snapshot(ours_.id, one, 6));
+  EXPECT_EQ(templates_.resolve(ours_.id, reference(made.added.id))->shape, one.shape);
+  // As one of an earlier version.
+  ASSERT_TRUE(database_.sqlite().run_script("DELETE FROM snapshot_shapes"));
+  EXPECT_EQ(templates_.resolve(ours_.id, reference(made.added.id))->shape, "");
+  one.shape.assign(kMaxShape + 1, ' ');
+  EXPECT_EQ(templates_.add_snapshot(ours_.id, one, 7).error().code(), Code::kInvalidArgument);
+}
+
 TEST_F(TemplatesTest, ANamedSnapshotIsReplacedByTheNext) {
   const Snapshot first = {.source_sandbox = "i1", .name = "kept", .image = "one", .size = {}};
   const Snapshot second = {.source_sandbox = "i2", .name = "kept", .image = "two", .size = {}};

@@ -144,6 +144,7 @@ struct Sample {
 struct Snapshot {
   std::string image;                                  // of the store
   std::uint64_t cpu_milli = 0, memory = 0, disk = 0;  // 0: unlimited
+  std::string shape;                                  // fleet/shape.h
 };
 
 // For metrics.

@@ -5,6 +5,7 @@
 #include "base/time_text.h"
 #include "fleet/local_fleet_state.h"
 #include "fleet/recipe.h"
+#include "fleet/shape.h"
 #include "io/race.h"
 
 namespace caisson::fleet {
@@ -227,7 +228,8 @@ io::Async<Result<Snapshot>> LocalFleet::snapshot(std::string team, std::string i
   co_return Snapshot{.image = recipe.image,
                      .cpu_milli = recipe.cpu_milli.value_or(0),
                      .memory = recipe.memory_bytes.value_or(0),
-                     .disk = recipe.disk_bytes.value_or(0)};
+                     .disk = recipe.disk_bytes.value_or(0),
+                     .shape = encode_shape({.recipe = recipe, .start = found.like.start})};
 }
 
 io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> LocalFleet::fork(

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fleet/local_fleet_for_test.h"
+#include "fleet/shape.h"
 
 namespace caisson::fleet {
 namespace {
@@ -382,6 +383,9 @@ TEST_F(LocalFleetTest, AForkIsMadeOfTheWholeRecipe) {
     EXPECT_EQ(test.kept_.at((*fork)->view().id).recipe, like);
     const auto taken = co_await fleet.snapshot("team", id);
     EXPECT_EQ(taken->memory, 0u);
+    Recipe kept = decode_shape(taken->shape).value().recipe;
+    kept.image = like.image;
+    EXPECT_EQ(kept, like);
   });
 }
 

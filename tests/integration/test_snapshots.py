@@ -58,6 +58,20 @@ class SnapshotCase(Case):
 
 
 class Snapshots(SnapshotCase):
+    def test_what_is_made_of_it_is_like_its_source(self):
+        spec = {"image": "base", "user": "root", "workdir": "/srv", "privileges": "none", "limits": {"pids": 77}}
+        status, source = self.ask("POST", "/v1/sandboxes", {"spec": spec})
+        self.assertEqual(status, 201, source)
+        name = self.snapshot({"sandboxID": source["id"]})
+        look = "id -un; pwd; grep NoNewPrivs /proc/self/status"
+        made = self.create(templateID=name)
+        self.assertEqual(self.output_of(made, look).split(), ["root", "/srv", "NoNewPrivs:", "1"])
+        self.assertEqual(self.ask("GET", f"/v1/sandboxes/{made['sandboxID']}/limits")[1]["pids"]["value"], 77)
+        # What is asked for at its creation goes before.
+        status, other = self.ask("POST", "/v1/sandboxes", {"spec": {"image": name, "limits": {"pids": 99}}})
+        self.assertEqual(status, 201, other)
+        self.assertEqual(self.ask("GET", f"/v1/sandboxes/{other['id']}/limits")[1]["pids"]["value"], 99)
+
     def test_what_was_changed_is_the_same_in_what_is_made_of_it(self):
         source = self.create()
         self.output_of(source, CHANGES)

@@ -170,6 +170,10 @@ class Templates(unittest.TestCase):
         fork = forks[0]["sandbox"]
         self.addCleanup(self.ask, "DELETE", f"/sandboxes/{fork['sandboxID']}")
         self.assertIn("up", self.run_in(fork, look))
+        status, snapshot = self.ask("POST", f"{path}/snapshots", {})
+        self.assertEqual(status, 201, snapshot)
+        self.addCleanup(self.ask, "DELETE", f"/templates/{snapshot['snapshotID']}")
+        self.assertIn("up", self.run_in(self.sandbox(snapshot["snapshotID"]), look))
 
     def test_what_it_starts_is_there_and_ready(self):
         order = {"fromImage": "base", "startCmd": "cd /tmp && exec python3 -m http.server 8099",
