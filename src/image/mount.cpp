@@ -26,6 +26,8 @@ namespace {
 constexpr unsigned kAttributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
 constexpr std::string_view kRememberedName = "erofs-mounts";
 constexpr std::string_view kHeader = "caisson-erofs-mounts 2\n";
+constexpr std::string_view kAttributesShown = "attributes yes\n",
+                           kAttributesHidden = "attributes no\n";
 constexpr std::array<ErofsMethod, 2> kMethods = {ErofsMethod::kBuffered, ErofsMethod::kLoop};
 
 Result<Fd> mount_from(const std::string& source) {
@@ -175,6 +177,7 @@ std::string MountSupport::encode() const {
   std::string text(kHeader);
   for (const ErofsMethod method : kMethods)
     text += std::string(to_string(method)) + " " + std::to_string((*this)[method]) + "\n";
+  text += attributes ? kAttributesShown : kAttributesHidden;
   return text;
 }
 
@@ -197,7 +200,8 @@ Result<MountSupport> MountSupport::decode(std::string_view text) {
     support.error[static_cast<std::size_t>(method)] = number;
     text.remove_prefix(length + 1);
   }
-  if (!text.empty()) return malformed();
+  support.attributes = text == kAttributesShown;
+  if (!support.attributes && text != kAttributesHidden) return malformed();
   return support;
 }
 
@@ -215,6 +219,7 @@ MountSupport try_mounts(int directory_fd) {
     support.error[static_cast<std::size_t>(method)] =
         mount.has_value() ? 0 : number_of(mount.error());
   }
+  support.attributes = erofs_shows_attributes(directory_fd);
   return support;
 }
 

@@ -59,6 +59,9 @@ Result<ImageRoot> mount_root(Fd file);
 struct MountSupport {
   // 0: works; else the errno that it met.
   std::array<int, static_cast<std::size_t>(ErofsMethod::kCount)> error;
+  // Whether what is mounted shows its attributes, as deltas need (rootfs_kind.h): a kernel may have
+  // been built without.
+  bool attributes = false;
 
   int operator[](ErofsMethod method) const { return error[static_cast<std::size_t>(method)]; }
   // Whether images may be kept as erofs files: they can be mounted from the file. A loop device
@@ -70,8 +73,7 @@ struct MountSupport {
 };
 // Tries each way. Nothing of it is left. Not root: EPERM for all, without trying.
 MountSupport try_mounts(int directory_fd);
-// Whether what is mounted shows its attributes, as deltas need (rootfs_kind.h): a kernel may have
-// been built without. Tries it in the same way.
+// MountSupport::attributes, tried in the same way.
 bool erofs_shows_attributes(int directory_fd);
 // As try_mounts(), tried once a boot and file system and then remembered in RUN/erofs-mounts.
 MountSupport known_mounts(int directory_fd);

@@ -178,16 +178,22 @@ TEST(MountSupport, ItsTextIsReadBackAndNothingElseIs) {
   MountSupport support{};
   support.error = {0, ENOENT};
   const std::string text = support.encode();
-  EXPECT_EQ(text, "caisson-erofs-mounts 2\nbuffered 0\nloop 2\n");
+  EXPECT_EQ(text, "caisson-erofs-mounts 2\nbuffered 0\nloop 2\nattributes no\n");
   auto again = MountSupport::decode(text);
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(*again, support);
+  support.attributes = true;
+  again = MountSupport::decode(support.encode());
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(*again, support);
   for (const std::string bad :
-       {"", "caisson-erofs-mounts 3\n", "caisson-erofs-mounts 2\nbuffered 0\n",
-        "caisson-erofs-mounts 1\nbuffered 0\ndirect 0\nloop 0\n",
-        "caisson-erofs-mounts 2\nbuffered x\nloop 0\n",
-        "caisson-erofs-mounts 2\nbuffered -1\nloop 0\n",
-        "caisson-erofs-mounts 2\nbuffered 0\nloop 0"})
+       {"", "caisson-erofs-mounts 2\n", "caisson-erofs-mounts 2\nbuffered 0\n",
+        "caisson-erofs-mounts 1\nbuffered 0\nloop 0\n",
+        "caisson-erofs-mounts 2\nbuffered x\nloop 0\nattributes no\n",
+        "caisson-erofs-mounts 2\nbuffered -1\nloop 0\nattributes no\n",
+        "caisson-erofs-mounts 2\nbuffered 0\nloop 0\n",
+        "caisson-erofs-mounts 2\nbuffered 0\nloop 0\nattributes maybe\n",
+        "caisson-erofs-mounts 2\nbuffered 0\nloop 0\nattributes no"})
     EXPECT_FALSE(MountSupport::decode(bad).has_value()) << bad;
   EXPECT_FALSE(MountSupport::decode(text + "more\n").has_value());
 }

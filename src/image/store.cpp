@@ -10,6 +10,7 @@
 #include "base/paths.h"
 #include "base/sha256.h"
 #include "image/files.h"
+#include "image/mount.h"
 #include "image/store_steps.h"
 
 namespace caisson::image {
@@ -265,6 +266,21 @@ Result<std::optional<OpenRootfs>> Store::open_rootfs(const std::string& chain,
   return opened;
 }
 
+// Whether the marks of deltas in erofs files are seen here: they were made on a kernel that shows
+// them, but a store outlives a boot. Without them a sandbox would see what its image has removed.
+Status Store::check_marks(const ImageRef& image) const {
+  bool needs = !image.below.empty() && image.root.mounted;
+  // The lowest one is whole.
+  for (std::size_t at = 0; at + 1 < image.below.size(); ++at)
+    needs = needs || image.below[at].root.mounted;
+  if (!needs || known_mounts(directory_.get()).attributes) return {};
+  return fail(Error::precondition(
+      "image '" + image.name +
+      "' lies over another one in erofs files, and this kernel's erofs shows no extended "
+      "attributes, by which it says what it removes; allowed are a kernel with "
+      "CONFIG_EROFS_FS_XATTR, or the image built, pulled or imported again on this one"));
+}
+
 // nullopt: it is gone or was replaced meanwhile, look again.
 Result<std::optional<ImageRef>> Store::open_image(const Found& found) {
   ImageRef image;
@@ -291,6 +307,7 @@ Result<std::optional<ImageRef>> Store::open_image(const Found& found) {
     below = lower->info.below;
     image.below.push_back(std::move(*lower));
   }
+  TRY(check_marks(image));
   auto config = read_blob_bytes(image.record.id);
   if (!config.has_value()) {
     if (config.error().code() == Code::kNotFound) return std::nullopt;

@@ -300,6 +300,7 @@ class Store {
   Result<std::vector<Reference>> names();
   Result<std::string> available();
   Result<std::optional<ImageRef>> open_image(const Found& found);
+  Status check_marks(const ImageRef& image) const;
   Result<std::optional<OpenRootfs>> open_rootfs(const std::string& chain,
                                                 const std::string& image_name);
   // Of the chain and what it lies over, top first; as far as they are here.

@@ -240,7 +240,7 @@ Result<bool> Store::delta_into_place(const ImageContent& content, const std::str
   TRY_ASSIGN(const std::vector<RootfsInfo> stack, stack_of(below));
   if (!is_usable(stack) || stack.size() == kMostStacked) return false;
   TRY_ASSIGN(const RootfsForm form, preferred_form());
-  if (form == RootfsForm::kErofs && !erofs_shows_attributes(directory_.get())) return false;
+  if (form == RootfsForm::kErofs && !known_mounts(directory_.get()).attributes) return false;
   TRY_ASSIGN(Workspace workspace, make_workspace());
   auto rootfs = make_delta(content, form, stack.front(), workspace, limits, progress);
   if (!rootfs.has_value()) {

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "image/stacked_files.h"
 #include "image/store_for_test.h"
 
@@ -76,6 +78,27 @@ INSTANTIATE_TEST_SUITE_P(Forms, Stack,
                          [](const auto& form) {
                            return form.param == RootfsForm::kErofs ? "Erofs" : "Directory";
                          });
+
+// The store was made on a kernel that shows them; the one that runs now is played.
+TEST_P(Stack, OfErofsFilesIsRefusedWhereAttributesAreNotSeen) {
+  add_both();
+  const std::string path = directory_ / "run/erofs-mounts";
+  auto kept = read_small_file(path);
+  if (GetParam() == RootfsForm::kDirectory) {
+    EXPECT_TRUE(open().resolve("top").has_value());
+    return;
+  }
+  ASSERT_TRUE(kept.has_value()) << kept.error().message();
+  const std::size_t at = kept->find("attributes yes\n");
+  ASSERT_NE(at, std::string::npos) << *kept;
+  std::ofstream(path) << kept->substr(0, at) << "attributes no\n";
+  const auto top = open().resolve("top");
+  ASSERT_FALSE(top.has_value());
+  EXPECT_EQ(top.error().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(top.error().message(), HasSubstr("CONFIG_EROFS_FS_XATTR"));
+  // What needs no marks is there.
+  EXPECT_TRUE(open().resolve("base").has_value());
+}
 
 TEST_P(Stack, OnlyTheLayerIsMadeAndBothAreOpened) {
   const ImageInfo info = add_both();
