@@ -25,9 +25,6 @@
 namespace caisson::maker {
 namespace {
 
-// A server asks with the threads of its pool, some few; more than that is somebody else.
-constexpr std::size_t kMostAtOnce = 256;
-
 void answer(int socket_fd, std::string_view bytes) {
   static_cast<void>(sys::send_message(socket_fd, bytes, {}));
 }
@@ -117,7 +114,7 @@ void carry_out(const Request& request, int socket_fd) {
 
 class Maker {
  public:
-  explicit Maker(int control_fd) : control_fd_(control_fd) {}
+  Maker(int control_fd, const MakerBounds& bounds) : control_fd_(control_fd), bounds_(bounds) {}
 
   // False: the server has gone.
   bool take_request();
@@ -128,7 +125,8 @@ class Maker {
   void start(const Request& request, int socket_fd);
 
   int control_fd_;
-  std::vector<pid_t> at_work_;
+  const MakerBounds bounds_;
+  std::vector<pid_t> at_work_, builders_;
 };
 
 bool Maker::take_request() {
@@ -144,7 +142,13 @@ bool Maker::take_request() {
   } else if (request->operation == Operation::kConnect) {
     // Too short for a fork.
     answer_connect(socket_fd, request->name);
-  } else if (at_work_.size() >= kMostAtOnce) {
+  } else if (request->operation == Operation::kStartBuilder &&
+             builders_.size() >= bounds_.builders) {
+    answer(socket_fd, encode_error(Error::exhausted(std::to_string(bounds_.builders) +
+                                                    " builds are under way, which is as many as "
+                                                    "caisson-maker starts")));
+  } else if (request->operation != Operation::kStartBuilder &&
+             at_work_.size() >= bounds_.requests) {
     answer(socket_fd, encode_error(Error::exhausted("too many requests to caisson-maker at once")));
   } else {
     start(*request, socket_fd);
@@ -156,7 +160,10 @@ void Maker::start(const Request& request, int socket_fd) {
   const pid_t pid = ::fork();
   if (pid < 0)
     return answer(socket_fd, encode_error(Error::syscall("fork of caisson-maker", errno)));
-  if (pid > 0) return at_work_.push_back(pid);
+  if (pid > 0) {
+    auto& row = request.operation == Operation::kStartBuilder ? builders_ : at_work_;
+    return row.push_back(pid);
+  }
   ::close(control_fd_);
   sigset_t none;
   ::sigemptyset(&none);
@@ -170,12 +177,13 @@ void Maker::reap() {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid <= 0) return;
     std::erase(at_work_, pid);
+    std::erase(builders_, pid);
   }
 }
 
 }  // namespace
 
-int run_maker(int control_fd) {
+int run_maker(int control_fd, const MakerBounds& bounds) {
   // What a terminal or a service manager tells is for the server, whose end is ours.
   for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_IGN);
   sigset_t child;
@@ -185,7 +193,7 @@ int run_maker(int control_fd) {
   const Fd children(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!children.valid()) return 1;
   static_cast<void>(::prctl(PR_SET_CHILD_SUBREAPER, 1));
-  Maker maker(control_fd);
+  Maker maker(control_fd, bounds);
   pollfd entries[] = {{control_fd, POLLIN, 0}, {children.get(), POLLIN, 0}};
   for (;;) {
     if (::poll(entries, std::size(entries), -1) < 0) {

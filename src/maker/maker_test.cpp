@@ -34,7 +34,7 @@ class MakerTest : public testing::Test {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(ends[0]);
-      ::_exit(run_maker(ends[1]));
+      ::_exit(run_maker(ends[1], {.requests = 8, .builders = 10}));
     }
     ::close(ends[1]);
     client_.emplace(Fd(ends[0]));
@@ -137,6 +137,31 @@ TEST_F(MakerTest, ABuilderEndsWithItsLife) {
   char room[4096];
   while (::recv(builder->socket.get(), room, sizeof room, 0) > 0) {
   }
+}
+
+TEST_F(MakerTest, BuildersHaveABoundOfTheirOwn) {
+  std::vector<Builder> builders;
+  for (;;) {
+    auto builder = client_->start_builder();
+    if (!builder.has_value()) {
+      if (builder.error().code() == Code::kNotFound) return;  // as above
+      EXPECT_EQ(builder.error().code(), Code::kResourceExhausted);
+      EXPECT_TRUE(builder.error().message().starts_with("10 builds are under way"))
+          << builder.error().message();
+      break;
+    }
+    builders.push_back(std::move(*builder));
+    // More of them than there may be requests hold up none.
+    EXPECT_TRUE(client_->images().has_value()) << builders.size();
+  }
+  EXPECT_EQ(builders.size(), 10u);
+  // Where one has ended there is room for another.
+  builders.pop_back();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  bool again = false;
+  while (!again && std::chrono::steady_clock::now() < until)
+    again = client_->start_builder().has_value();
+  EXPECT_TRUE(again);
 }
 
 TEST_F(MakerTest, TellsWhyASandboxCannotBeMade) {
