@@ -146,6 +146,16 @@ struct SweepReport {
 enum class GcScope { kStale, kAll };  // cache entries and partial downloads: a week old, or all
 enum class GcMode { kRemove, kDryRun };
 
+// Of the build cache; nullopt is unlimited.
+struct CacheBound {
+  std::optional<std::uint64_t> bytes;   // on disk, of what no name keeps
+  std::optional<std::int64_t> seconds;  // since its last use
+};
+struct CacheReport {
+  std::uint64_t kept = 0, dropped = 0;  // entries
+  std::uint64_t bytes = 0;              // of what the kept ones take
+};
+
 class Store {
  public:
   // Opens (and makes) the store of this user and, where there may be something, sweeps. An error of
@@ -255,6 +265,10 @@ class Store {
   // The image must be in the store (add_record() is enough).
   Status cache_put(const std::string& key, const std::string& image_id);
 
+  // Drops the entries that were used longest ago until the rest is within the bound, and sweeps.
+  // Entries go at once; what they kept goes with a sweep, which as ever waits until nobody adds.
+  Result<CacheReport> trim_cache(const CacheBound& bound);
+
   // ---- removal ----
 
   // Lets go of this Store's hold on what it added, and removes what nothing names, the remains of
@@ -334,6 +348,8 @@ class Store {
   // All of these under `work` and `lock`.
   Result<SweepReport> clean(Fd work, Cleaning how);
   Status clean_cache(Cleaning& how, std::vector<std::string>& kept);
+  // What the image takes on disk beside what is reached already; from then on that is reached too.
+  Result<std::uint64_t> cost_of(const std::string& image_id, Reachable& reached);
   Result<Reachable> reachable(const std::vector<std::string>& cached_images);
   Status clean_records(Cleaning& how, const Reachable& reached);
   Status clean_rootfs(Cleaning& how, const Reachable& reached);

@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "image/files.h"
 #include "image/store.h"
+#include "image/store_reach.h"
 #include "image/store_steps.h"
 
 namespace caisson::image {
@@ -41,11 +42,6 @@ Result<std::vector<std::string>> list_if_present(int directory_fd, const char* n
 }
 
 }  // namespace
-
-struct Store::Reachable {
-  std::set<std::string> images, chains, blobs;
-  std::set<std::string> first_format;  // names in by-digest
-};
 
 struct Store::Cleaning {
   GcMode mode = GcMode::kRemove;
