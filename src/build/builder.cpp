@@ -257,8 +257,7 @@ class Builder {
     if (std::holds_alternative<RunAction>(applied.action))
       for (const std::string& host : options_.net)
         content += std::to_string(host.size()) + ":" + host;
-    const std::string key = hash_of({kKeyVersion, image::host_architecture(), built.parent,
-                                     built.pending, applied.key, content});
+    const std::string key = key_of(built, applied, content);
     if (options_.use_cache && !forced_) {
       TRY_ASSIGN(const bool hit, take_cached(key, built, state));
       if (hit) return {};
@@ -270,6 +269,16 @@ class Builder {
     TRY_ASSIGN(std::optional<Failed> failed, carry_out(built, state, applied, parts, key));
     if (failed.has_value()) report_failure(std::move(*failed), step);
     return {};
+  }
+
+  std::string key_of(const BuiltStage& built, const Applied& applied,
+                     const std::string& content) const {
+    const std::string_view architecture = image::host_architecture();
+    // One field more is another key, whatever it holds.
+    if (!options_.cache_owner.empty())
+      return hash_of({kKeyVersion, architecture, built.parent, built.pending, applied.key, content,
+                      options_.cache_owner});
+    return hash_of({kKeyVersion, architecture, built.parent, built.pending, applied.key, content});
   }
 
   Result<bool> take_cached(const std::string& key, BuiltStage& built, StageState& state) {

@@ -8,10 +8,11 @@
 //   else report.image_id …         // in the store, with options.names
 //
 // A step whose parent, meaning and copied contents are the same as once before is taken from the
-// store's cache. Steps run as the stage's USER with no network but the hosts of `net`, within
-// `limits`. Nothing of a build is left but cache entries when it fails, is cancelled or is killed:
-// its files are workspaces of the store, which the next sweep removes. Several builds may go on at
-// once. Starts processes by forking: for programs with one thread.
+// store's cache; what one owner's builds made is taken for no other's (cache_owner). Steps run as
+// the stage's USER with no network but the hosts of `net`, within `limits`. Nothing of a build is
+// left but cache entries when it fails, is cancelled or is killed: its files are workspaces of the
+// store, which the next sweep removes. Several builds may go on at once. Starts processes by
+// forking: for programs with one thread.
 #pragma once
 
 #include <caisson/result.h>
@@ -45,6 +46,9 @@ struct BuildOptions {
   policy::Limits limits = default_limits();
   std::vector<std::string> net;  // HOST[:PORT], as egress/allow_list.h has them
   bool use_cache = true;
+  // Whose results are taken and kept, besides: what others made of the same step is not seen, nor
+  // do they see these. Empty: whoever else says nothing.
+  std::string cache_owner;
   std::map<std::string, std::string> labels;  // added at the end
   policy::Settings settings;                  // `images` says what names of FROM mean
   std::vector<image::Reference> names;        // set when all is done

@@ -2,8 +2,8 @@
 //
 //   caisson_template_tool IMAGE NAME STEPS.json [HASH=ARCHIVE]…
 //
-// STEPS.json is {"steps":[…],"startCmd":"…","readyCmd":"…","force":false}. Prints the image's id,
-// or the failure as clients of the template's interface read it, and then ends with 1.
+// STEPS.json is {"steps":[…],"startCmd":"…","readyCmd":"…","force":false,"owner":"…"}. Prints the
+// image's id, or the failure as clients of the template's interface read it, and then ends with 1.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -36,6 +36,7 @@ Result<BuildReport> run(int argc, char** argv, std::vector<Fd>& archives) {
   spec.force = force != nullptr && force->as_bool() != nullptr && *force->as_bool();
   TRY_ASSIGN(const BuildPlan plan, plan_template(spec));
   BuildOptions options;
+  options.cache_owner = text_of(value, "owner");
   TRY_ASSIGN(image::Reference name, image::parse_reference(argv[2]));
   options.names.push_back(std::move(name));
   for (int at = 4; at < argc; ++at) {

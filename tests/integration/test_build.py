@@ -180,6 +180,22 @@ class Templates(frame.ModeTest):
         steps[4]["force"] = True
         self.assertEqual(self.template(steps, f"{digest}={path}").stderr.count("cached"), 5)
 
+    def test_owners_share_no_step(self):
+        steps = [{"type": "RUN", "args": ["cat /proc/sys/kernel/random/uuid > /home/user/made"]}]
+        made = {}
+        for owner in ("one", "two", ""):
+            done = self.template(steps, owner=owner)
+            self.assertEqual(done.returncode, 0, (owner, done))
+            # What every template has is of an owner's own too; nobody's was made by other tests here.
+            if owner:
+                self.assertEqual(done.stderr.count("cached"), 0, (owner, done))
+            made[owner] = done.stdout
+        self.assertEqual(len(set(made.values())), 3, made)
+        for owner, image in made.items():
+            again = self.template(steps, owner=owner)
+            self.assertEqual(again.stdout, image, owner)
+            self.assertGreater(again.stderr.count("cached"), 0, (owner, again))
+
     def test_an_archive_is_what_its_bytes_are(self):
         steps = [{"type": "COPY", "args": ["one.txt", "/srv/"], "filesHash": "0" * 64}]
         for text in "mine\n", "yours\n":
