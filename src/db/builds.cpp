@@ -95,12 +95,19 @@ Result<Progress> unfinished(Sqlite& sqlite, std::string_view id) {
   return progress;
 }
 
-Result<std::int64_t> count_logs(Sqlite& sqlite, std::string_view id) {
-  TRY_ASSIGN(
-      Query query,
-      sqlite.query("SELECT coalesce(max(number) + 1, 0) FROM build_logs WHERE build_id = ?", id));
-  TRY(query.next());
-  return query.get<std::int64_t>(0);
+// What a build has of its log.
+struct LogLength {
+  std::int64_t entries = 0, bytes = 0;
+};
+
+Result<LogLength> log_length(Sqlite& sqlite, std::string_view id) {
+  TRY_ASSIGN(Query query,
+             sqlite.query("SELECT log_bytes, (SELECT coalesce(max(number) + 1, 0) FROM build_logs "
+                          "WHERE build_id = builds.id) FROM builds WHERE id = ?",
+                          id));
+  TRY_ASSIGN(const bool found, query.next());
+  if (!found) return fail(Error::precondition("no build " + quoted(id)));
+  return LogLength{.entries = query.get<std::int64_t>(1), .bytes = query.get<std::int64_t>(0)};
 }
 
 Result<std::vector<LogEntry>> read_entries(Query query) {
@@ -176,6 +183,22 @@ Result<std::uint64_t> Builds::count_unfinished(std::string_view team_id,
   return query.get<std::uint64_t>(0);
 }
 
+Result<BuildStatus> Builds::status(std::string_view id) {
+  TRY_ASSIGN(const Progress progress, progress_of(sqlite_, id));
+  return progress.status;
+}
+
+Result<std::vector<std::string>> Builds::building() {
+  TRY_ASSIGN(Query query,
+             sqlite_.query("SELECT id FROM builds WHERE status = 'building' ORDER BY id"));
+  std::vector<std::string> ids;
+  for (;;) {
+    TRY_ASSIGN(const bool more, query.next());
+    if (!more) return ids;
+    ids.push_back(query.get<std::string>(0));
+  }
+}
+
 Status Builds::start(std::string_view id, std::string_view start_command,
                      std::string_view ready_command) {
   TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
@@ -225,21 +248,76 @@ Status Builds::fail_unfinished(std::string_view failure, std::int64_t now_ms) {
 
 Status Builds::append_logs(std::string_view id, std::span<const LogEntry> entries) {
   TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
-  TRY_ASSIGN(std::int64_t number, count_logs(sqlite_, id));
+  TRY_ASSIGN(LogLength length, log_length(sqlite_, id));
+  const LogLength before = length;
   for (const LogEntry& entry : entries) {
-    if (number > kMaxLogEntries) break;
+    if (length.entries > kMaxLogEntries || length.bytes > kMaxLogBytes) break;
     std::string_view message = cut(entry.message, kMaxLogMessage);
-    if (number == kMaxLogEntries) message = "what follows is left out: the log is too long";
-    const auto added =
-        sqlite_.run("INSERT INTO build_logs VALUES (?, ?, ?, ?, ?, ?)", id, number, entry.time_ms,
-                    static_cast<int>(entry.level), entry.step, message);
-    if (!added.has_value()) {
-      if (added.error().code() != Code::kFailedPrecondition) return fail(added.error());
-      return fail(Error::precondition("no build " + quoted(id)));
+    const auto size = static_cast<std::int64_t>(message.size());
+    if (length.entries == kMaxLogEntries || length.bytes + size > kMaxLogBytes) {
+      message = "what follows is left out: the log is too long";
+      length.bytes = kMaxLogBytes + 1;  // nothing follows, however short
+    } else {
+      length.bytes += size;
     }
-    ++number;
+    TRY(sqlite_.run("INSERT INTO build_logs VALUES (?, ?, ?, ?, ?, ?)", id, length.entries,
+                    entry.time_ms, static_cast<int>(entry.level), entry.step, message));
+    ++length.entries;
   }
+  if (length.bytes != before.bytes)
+    TRY(sqlite_.run("UPDATE builds SET log_bytes = ? WHERE id = ?", length.bytes, id));
   return transaction.commit();
+}
+
+Result<std::vector<OutdatedBuild>> Builds::outdated(const BuildRetention& retention,
+                                                    std::int64_t now_ms, std::uint32_t limit) {
+  // A tag may be given to a build again as long as it is there; what one means is kept.
+  static constexpr SqlText kOutdated =
+      "SELECT id, 0, created_ms FROM (SELECT id, created_ms, row_number() OVER (PARTITION BY "
+      "template_id ORDER BY created_ms DESC, id) AS place FROM builds WHERE (status IN ('ready', "
+      "'error') OR (status = 'waiting' AND created_ms < ?1)) AND id NOT IN (SELECT build_id FROM "
+      "template_tags)) WHERE place > ?2 OR created_ms < ?3 UNION ALL SELECT id, 1, created_ms FROM "
+      "builds WHERE created_ms < ?3 AND log_bytes > 0 AND status <> 'building' AND id IN (SELECT "
+      "build_id FROM template_tags) ORDER BY 3 LIMIT ?4";
+  constexpr std::int64_t kDay = 24LL * 3600 * 1000;
+  const std::int64_t oldest = retention.kept_ms.has_value()
+                                  ? now_ms - *retention.kept_ms
+                                  : std::numeric_limits<std::int64_t>::min();
+  TRY_ASSIGN(Query query,
+             sqlite_.query(kOutdated, now_ms - kDay, retention.per_template, oldest, limit));
+  std::vector<OutdatedBuild> found;
+  for (;;) {
+    TRY_ASSIGN(const bool more, query.next());
+    if (!more) return found;
+    found.push_back({.id = query.get<std::string>(0),
+                     .what = query.get<std::int64_t>(1) == 0 ? OutdatedBuild::What::kAll
+                                                             : OutdatedBuild::What::kLog});
+  }
+}
+
+Result<bool> Builds::remove_some(const OutdatedBuild& outdated, std::uint32_t entries) {
+  TRY_ASSIGN(Transaction transaction, Transaction::begin(sqlite_));
+  if (outdated.what == OutdatedBuild::What::kAll) {
+    TRY_ASSIGN(Query query, sqlite_.query("SELECT 1 FROM builds WHERE id = ?1 AND (status = "
+                                          "'building' OR id IN (SELECT build_id FROM "
+                                          "template_tags WHERE build_id = ?1))",
+                                          outdated.id));
+    TRY_ASSIGN(const bool needed, query.next());
+    if (needed) return true;
+  }
+  TRY_ASSIGN(const std::int64_t removed,
+             sqlite_.run("DELETE FROM build_logs WHERE build_id = ?1 AND number IN (SELECT number "
+                         "FROM build_logs WHERE build_id = ?1 ORDER BY number LIMIT ?2)",
+                         outdated.id, entries));
+  const bool done = removed < static_cast<std::int64_t>(entries);
+  if (done) {
+    const bool all = outdated.what == OutdatedBuild::What::kAll;
+    TRY(sqlite_.run(all ? Sql("DELETE FROM builds WHERE id = ?")
+                        : Sql("UPDATE builds SET log_bytes = 0 WHERE id = ?"),
+                    outdated.id));
+  }
+  TRY(transaction.commit());
+  return done;
 }
 
 Result<std::vector<LogEntry>> Builds::logs(std::string_view id, std::uint32_t offset,

@@ -54,10 +54,24 @@ struct LogWindow {
   enum class Direction : std::uint8_t { kForward, kBackward } direction = Direction::kForward;
 };
 
-// Of a build's log so many entries are kept, then one that says that the rest is left out; of each
-// message so many bytes.
+// Of a build's log so many entries and bytes of messages are kept, then one that says that the rest
+// is left out; of each message so many bytes.
 inline constexpr std::int64_t kMaxLogEntries = 20'000;
+inline constexpr std::int64_t kMaxLogBytes = 8 << 20;
 inline constexpr std::size_t kMaxLogMessage = 8192;
+
+// How much is kept of what no tag means.
+struct BuildRetention {
+  std::uint32_t per_template = 50;      // builds that have ended, the newest
+  std::optional<std::int64_t> kept_ms;  // and these and all logs for so long; nullopt: for ever
+};
+
+// A build that is kept no longer, or whose log is.
+struct OutdatedBuild {
+  std::string id;
+  enum class What : std::uint8_t { kAll, kLog } what = What::kAll;
+  bool operator==(const OutdatedBuild&) const = default;
+};
 
 class Builds {
  public:
@@ -77,6 +91,11 @@ class Builds {
   // has not ordered a build for long has forgotten it.
   Result<std::uint64_t> count_unfinished(std::string_view team_id, std::int64_t waiting_since_ms);
 
+  // Of any team. Error: not_found.
+  Result<BuildStatus> status(std::string_view id);
+  // The ids of all that are being built, of any team, sorted.
+  Result<std::vector<std::string>> building();
+
   // Errors of these: not_found, failed_precondition (its status does not allow it).
   Status start(std::string_view id, std::string_view start_command, std::string_view ready_command);
   // Its tags mean this build from now on.
@@ -88,6 +107,14 @@ class Builds {
 
   // Errors: failed_precondition (no such build).
   Status append_logs(std::string_view id, std::span<const LogEntry> entries);
+  // The oldest that are not kept, of any team, `limit` at most. Builds that wait for their order
+  // are kept like those that have ended, from a day on.
+  Result<std::vector<OutdatedBuild>> outdated(const BuildRetention& retention, std::int64_t now_ms,
+                                              std::uint32_t limit);
+  // Removes as many entries of its log, and with the last the build, unless it has come to be
+  // tagged or built since. In one transaction; true: it is done.
+  Result<bool> remove_some(const OutdatedBuild& outdated, std::uint32_t entries);
+
   // Of the entries of at least that level in their order, `limit` behind the first `offset`.
   Result<std::vector<LogEntry>> logs(std::string_view id, std::uint32_t offset, std::uint32_t limit,
                                      LogLevel least);

@@ -117,6 +117,100 @@ TEST_F(BuildsTest, LogsAreBounded) {
   EXPECT_THAT(kept.back().message, HasSubstr("left out"));
 }
 
+TEST_F(BuildsTest, LogsAreBoundedByTheirBytesToo) {
+  const Build build = added();
+  const LogEntry entry = {
+      .time_ms = 1, .level = LogLevel::kInfo, .step = "", .message = std::string(4096, 'x')};
+  const std::vector<LogEntry> entries(100, entry);
+  const std::size_t fit = static_cast<std::size_t>(kMaxLogBytes) / 4096;
+  for (std::size_t added = 0; added <= fit; added += entries.size())
+    ASSERT_TRUE(builds_.append_logs(build.id, entries));
+  // Nothing follows, however short.
+  ASSERT_TRUE(builds_.append_logs(build.id, std::vector{LogEntry{.message = "x"}}));
+  const auto kept = builds_.logs(build.id, 0, 100'000, LogLevel::kDebug).value();
+  ASSERT_EQ(kept.size(), fit + 1);
+  EXPECT_EQ(kept[fit - 1].message, entry.message);
+  EXPECT_THAT(kept.back().message, HasSubstr("left out"));
+}
+
+TEST_F(BuildsTest, TheStatusOfAnyTeamsBuildIsKnown) {
+  const Build build = added(), other = added();
+  ASSERT_TRUE(builds_.start(build.id, "", ""));
+  EXPECT_EQ(builds_.status(build.id).value(), BuildStatus::kBuilding);
+  EXPECT_EQ(builds_.status(other.id).value(), BuildStatus::kWaiting);
+  EXPECT_EQ(builds_.status("none").error().code(), Code::kNotFound);
+  EXPECT_THAT(builds_.building().value(), ElementsAre(build.id));
+}
+
+constexpr std::int64_t kHour = 3'600'000;
+
+class Retention : public BuildsTest {
+ protected:
+  // A build that ended: tagged, it is ready.
+  std::string ended(std::int64_t made_ms, const std::vector<std::string>& tags = {},
+                    std::int64_t entries = 1) {
+    const Build build = builds_.add(ours_.id, template_.id, tags, {}, made_ms).value();
+    const std::vector<LogEntry> log(static_cast<std::size_t>(entries), LogEntry{.message = "said"});
+    EXPECT_TRUE(builds_.append_logs(build.id, log));
+    EXPECT_TRUE(tags.empty() ? builds_.set_failed(build.id, "1", "no", made_ms)
+                             : builds_.finish(build.id, "img", made_ms));
+    return build.id;
+  }
+  std::size_t logs(const std::string& id) {
+    return builds_.logs(id, 0, 1000, LogLevel::kDebug)->size();
+  }
+  static constexpr auto kAll = OutdatedBuild::What::kAll, kLog = OutdatedBuild::What::kLog;
+};
+
+TEST_F(Retention, OfATemplateTheNewestAreKept) {
+  const std::string oldest = ended(1), older = ended(2), tagged = ended(3, {"v1"});
+  const std::string newer = ended(4), newest = ended(5);
+  const BuildRetention two = {.per_template = 2, .kept_ms = {}};
+  EXPECT_THAT(builds_.outdated(two, 10, 10).value(),
+              ElementsAre(OutdatedBuild{oldest, kAll}, OutdatedBuild{older, kAll}));
+  EXPECT_THAT(builds_.outdated(two, 10, 1).value(), ElementsAre(OutdatedBuild{oldest, kAll}));
+  EXPECT_THAT(builds_.outdated({.per_template = 4, .kept_ms = {}}, 10, 10).value(), IsEmpty());
+}
+
+TEST_F(Retention, WhatIsOldGoesAndOfWhatATagMeansTheLog) {
+  const std::string old = ended(1), tagged = ended(2, {"v1"}), young = ended(2 * kHour);
+  const BuildRetention hour = {.per_template = 100, .kept_ms = kHour};
+  EXPECT_THAT(builds_.outdated(hour, 2 * kHour, 10).value(),
+              ElementsAre(OutdatedBuild{old, kAll}, OutdatedBuild{tagged, kLog}));
+  EXPECT_TRUE(builds_.remove_some({tagged, kLog}, 10).value());
+  EXPECT_EQ(logs(tagged), 0u);
+  EXPECT_EQ(builds_.status(tagged).value(), BuildStatus::kReady);
+  // Once is enough.
+  EXPECT_THAT(builds_.outdated(hour, 2 * kHour, 10).value(), ElementsAre(OutdatedBuild{old, kAll}));
+}
+
+TEST_F(Retention, WhatGoesOnOrHasJustBeenMadeIsKept) {
+  const Build waiting = added(), building = added();
+  ASSERT_TRUE(builds_.start(building.id, "", ""));
+  const BuildRetention none = {.per_template = 0, .kept_ms = 1};
+  EXPECT_THAT(builds_.outdated(none, kHour, 10).value(), IsEmpty());
+  EXPECT_THAT(builds_.outdated(none, 25 * kHour, 10).value(),
+              ElementsAre(OutdatedBuild{waiting.id, kAll}));
+}
+
+TEST_F(Retention, RemovingGoesALittleAtATime) {
+  const std::string id = ended(1, {}, 5);
+  EXPECT_FALSE(builds_.remove_some({id, kAll}, 2).value());
+  EXPECT_EQ(logs(id), 3u);
+  EXPECT_TRUE(builds_.status(id).has_value());
+  EXPECT_FALSE(builds_.remove_some({id, kAll}, 2).value());
+  EXPECT_TRUE(builds_.remove_some({id, kAll}, 2).value());
+  EXPECT_EQ(builds_.status(id).error().code(), Code::kNotFound);
+  EXPECT_TRUE(builds_.remove_some({id, kAll}, 2).value());
+}
+
+TEST_F(Retention, WhatWasTaggedMeanwhileStays) {
+  const std::string id = ended(1, {"v1"});
+  EXPECT_TRUE(builds_.remove_some({id, kAll}, 10).value());
+  EXPECT_EQ(logs(id), 1u);
+  EXPECT_EQ(builds_.status(id).value(), BuildStatus::kReady);
+}
+
 TEST_F(BuildsTest, AMessageIsCutBetweenCharacters) {
   const Build build = added();
   std::string message(kMaxLogMessage - 1, 'a');

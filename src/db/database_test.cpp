@@ -146,6 +146,27 @@ TEST(Database, EveryOlderVersionBecomesTheNewest) {
   }
 }
 
+TEST(Database, LogsOfOlderBuildsAreMeasured) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/a.db";
+  std::ofstream(path, std::ios::app).flush();
+  {
+    Sqlite sqlite = Sqlite::open(path).value();
+    ASSERT_TRUE(sqlite.run_script("PRAGMA application_id = 1131638321"));
+    ASSERT_TRUE(migrate(sqlite, schema_steps().first(3)));
+    ASSERT_TRUE(sqlite.run_script(
+        "INSERT INTO teams (id, slug, name, created_ms) VALUES ('a', 'default', 'Old', 1);"
+        "INSERT INTO templates VALUES ('t', 'a', NULL, 1, 1, 0);"
+        "INSERT INTO builds VALUES ('one', 't', 'ready', '', 'img', 1, 1, 1, '', '', '', '', 1, 1);"
+        "INSERT INTO builds VALUES ('two', 't', 'error', '', '', 1, 1, 1, '', '', '', '', 1, 1);"
+        "INSERT INTO build_logs VALUES ('one', 0, 1, 1, '', 'four'), ('one', 1, 1, 1, '', 'ü');"));
+  }
+  Database database = Database::open(path).value();
+  Sqlite& sqlite = database.sqlite();
+  EXPECT_EQ(number(sqlite, "SELECT log_bytes FROM builds WHERE id = 'one'"), 6);
+  EXPECT_EQ(number(sqlite, "SELECT log_bytes FROM builds WHERE id = 'two'"), 0);
+}
+
 TEST(Database, AStepThatFailsLeavesTheOldVersion) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/a.db";

@@ -140,8 +140,16 @@ CREATE TABLE snapshot_shapes (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array<std::string_view, 4> kSteps = {kFirst, kSandboxEvents, kPublicTemplates,
-                                                    kSnapshotShapes};
+// How long a build's log is, so that it can be bounded without reading it; and old ones are found.
+constexpr std::string_view kBuildLogs = R"sql(
+ALTER TABLE builds ADD COLUMN log_bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE builds SET log_bytes = (SELECT coalesce(sum(length(CAST(message AS BLOB))), 0)
+  FROM build_logs WHERE build_id = builds.id);
+CREATE INDEX builds_by_age ON builds (created_ms);
+)sql";
+
+constexpr std::array<std::string_view, 5> kSteps = {kFirst, kSandboxEvents, kPublicTemplates,
+                                                    kSnapshotShapes, kBuildLogs};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));

@@ -105,6 +105,13 @@ Result<Template> Templates::find(std::string_view team_id, std::string_view id) 
   return only_template(sqlite_, std::move(query), id);
 }
 
+Result<std::string> Templates::team_of(std::string_view id) {
+  TRY_ASSIGN(Query query, sqlite_.query("SELECT team_id FROM templates WHERE id = ?", id));
+  TRY_ASSIGN(const bool found, query.next());
+  if (!found) return fail(no_template(id));
+  return query.get<std::string>(0);
+}
+
 Result<Template> Templates::find(std::string_view team_id, const TemplateReference& reference) {
   // A name goes before an id that looks the same.
   static constexpr auto kFind =
@@ -239,6 +246,14 @@ Result<std::vector<std::string>> Templates::drop_untagged(std::string_view team_
   return images;
 }
 
+Status Templates::drop_untagged_of_any_team() {
+  TRY(
+      sqlite_.run("UPDATE builds SET image = '' WHERE status = 'ready' AND image <> '' AND id NOT "
+                  "IN (SELECT build_id FROM template_tags) AND template_id NOT IN (SELECT id FROM "
+                  "templates WHERE source_sandbox IS NOT NULL)"));
+  return {};
+}
+
 Result<AddedSnapshot> Templates::add_snapshot(std::string_view team_id, const Snapshot& snapshot,
                                               std::int64_t now_ms) {
   if (!snapshot.name.empty()) TRY(check_template_name(snapshot.name));
@@ -269,7 +284,10 @@ Result<AddedSnapshot> Templates::add_snapshot(std::string_view team_id, const Sn
     added->updated_ms = now_ms;
   }
   const std::string build_id = random_uuid();
-  TRY(sqlite_.run("INSERT INTO builds VALUES (?, ?, 'ready', ?, ?, ?, ?, ?, '', '', '', '', ?, ?)",
+  TRY(
+      sqlite_.run("INSERT INTO builds (id, template_id, status, tags, image, cpu_milli, memory, "
+                  "disk, start_command, ready_command, failure, failure_step, created_ms, "
+                  "finished_ms) VALUES (?, ?, 'ready', ?, ?, ?, ?, ?, '', '', '', '', ?, ?)",
                   build_id, added->id, kDefaultTag, snapshot.image, snapshot.size.cpu_milli,
                   snapshot.size.memory, snapshot.size.disk, now_ms, now_ms));
   TRY(set_tag(sqlite_, added->id, kDefaultTag, build_id, now_ms));

@@ -92,6 +92,8 @@ class Templates {
   // is none), already_exists (it is a snapshot's), failed_precondition (no such team).
   Result<Template> ensure(std::string_view team_id, std::string_view name, std::int64_t now_ms);
   Result<Template> find(std::string_view team_id, std::string_view id);
+  // Whose template of that id it is. Error: not_found.
+  Result<std::string> team_of(std::string_view id);
   // By name or id; the tag does not matter.
   Result<Template> find(std::string_view team_id, const TemplateReference& reference);
   // The team's own, else another team's that is public, by id or with its namespace. Errors:
@@ -109,6 +111,9 @@ class Templates {
   // Of a template's ready builds, those that no tag means any more let go of their images. Returns
   // the images that nothing refers to any more.
   Result<std::vector<std::string>> drop_untagged(std::string_view team_id, std::string_view id);
+
+  // The same for the templates of all teams, but no snapshots.
+  Status drop_untagged_of_any_team();
 
   // With one ready build, tagged kDefaultTag. Where another snapshot has the name, that snapshot is
   // replaced and its id stays. Errors: invalid_argument (the name is none, or the shape is larger
