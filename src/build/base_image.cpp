@@ -48,8 +48,8 @@ Result<std::string> have_base_image(image::Store& store, const std::string& name
   pull.login = options.login;
   TRY_ASSIGN(const image::PullReport pulled, image::pull(store, reference, pull, progress));
   if (!options.login.has_value()) return local;
-  const image::Reference own{.name = std::string(maker::kTemplateNames) + "pulled-" +
-                                     pulled.image_id.substr(0, 32)};
+  const image::Reference own{.name =
+                                 std::string(maker::kPulledNames) + pulled.image_id.substr(0, 32)};
   TRY(store.set_reference(own, pulled.image_id));
   if (!is_there) TRY(store.remove(pulled.reference.text()));
   return own.text();

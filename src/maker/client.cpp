@@ -81,7 +81,8 @@ Result<Client::Reply> Client::ask(const Request& request) {
   TRY_ASSIGN(SocketPair pair, make_pair());
   const bool is_long = request.operation == Operation::kTakeSnapshot ||
                        request.operation == Operation::kDropSnapshot ||
-                       request.operation == Operation::kDropTemplateImage;
+                       request.operation == Operation::kDropTemplateImage ||
+                       request.operation == Operation::kTrimCache;
   const timeval& patience = is_long ? kLongPatience : kPatience;
   if (::setsockopt(pair.ours.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
     return fail_errno("setsockopt SO_RCVTIMEO");
@@ -171,6 +172,11 @@ Result<std::vector<NamedImage>> Client::template_images() {
 
 Status Client::drop_template_image(const std::string& name) {
   TRY(ask({.operation = Operation::kDropTemplateImage, .name = name}));
+  return {};
+}
+
+Status Client::trim_cache(const CacheBound& bound) {
+  TRY(ask({.operation = Operation::kTrimCache, .cache = bound}));
   return {};
 }
 

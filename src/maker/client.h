@@ -30,6 +30,7 @@ class Client final : public Host {
   Result<Builder> start_builder() override;
   Result<std::vector<NamedImage>> template_images() override;
   Status drop_template_image(const std::string& name) override;
+  Status trim_cache(const CacheBound& bound) override;
 
   // Readable when the maker has gone; nothing can be made then.
   int control_fd() const { return control_.get(); }

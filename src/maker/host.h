@@ -62,6 +62,8 @@ enum class NamedBy : std::uint8_t { kOperator, kClient };
 
 // Images of templates that teams have built are called so in the store, so that it keeps them.
 inline constexpr std::string_view kTemplateNames = "caisson-template/";
+// And so those that a build has pulled with its own login, which nobody else may use by their name.
+inline constexpr std::string_view kPulledNames = "caisson-template/pulled-";
 
 // A caisson-template-builder that waits for its job. Dropping `life` tells it to end.
 struct Builder {
@@ -72,6 +74,12 @@ struct Builder {
 // A name below kTemplateNames, and the image that it means, as "sha256:ID".
 struct NamedImage {
   std::string name, image;
+};
+
+// Of the store's build cache (image::CacheBound).
+struct CacheBound {
+  policy::LimitValue bytes, seconds;
+  bool operator==(const CacheBound&) const = default;
 };
 
 class Host {
@@ -104,9 +112,14 @@ class Host {
   virtual Status drop_snapshot(const std::string& image) = 0;
 
   virtual Result<Builder> start_builder() = 0;
+  // Without those of kPulledNames that are some minutes old at most: a build is about to begin with
+  // them.
   virtual Result<std::vector<NamedImage>> template_images() = 0;
   // Takes such a name away. No error where it is not there.
   virtual Status drop_template_image(const std::string& name) = 0;
+  // Drops what was used longest ago of the store's build cache, and what nothing needs any more;
+  // disturbs no build that goes on.
+  virtual Status trim_cache(const CacheBound& bound) = 0;
 };
 
 }  // namespace caisson::maker

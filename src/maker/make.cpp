@@ -3,6 +3,11 @@
 #include <caisson/sandbox.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <optional>
+
 #include "base/sha256.h"
 #include "box/registry.h"
 #include "image/reference.h"
@@ -12,6 +17,9 @@
 
 namespace caisson::maker {
 namespace {
+
+// From when it was pulled until its build has begun.
+constexpr std::chrono::minutes kYoung{10};
 
 bool is_a_teams(std::string_view name) {
   return name.starts_with(kSnapshotNames) || name.starts_with(kTemplateNames);
@@ -96,9 +104,13 @@ Result<std::vector<std::string>> list_images() {
 Result<std::vector<std::string>> template_images() {
   TRY_ASSIGN(image::Store store, image::Store::open());
   TRY_ASSIGN(const auto images, store.list());
+  const auto now = std::chrono::system_clock::now();
   std::vector<std::string> found;
   for (const image::ListedImage& one : images) {
     if (!one.reference.name.starts_with(kTemplateNames)) continue;
+    const auto set_at =
+        std::chrono::system_clock::time_point(std::chrono::seconds(one.named.set_at));
+    if (one.reference.name.starts_with(kPulledNames) && now - set_at < kYoung) continue;
     found.push_back(one.reference.text());
     found.push_back("sha256:" + one.named.image_id);
   }
@@ -109,6 +121,18 @@ Status drop_template_image(const std::string& name) {
   TRY_ASSIGN(image::Store store, image::Store::open());
   if (!store.contains(name)) return {};
   return store.remove(name);
+}
+
+Status trim_cache(const CacheBound& bound) {
+  TRY_ASSIGN(std::optional<image::Store> store, image::Store::open_if_present());
+  if (!store.has_value()) return {};
+  // More seconds than there are is no bound.
+  constexpr std::uint64_t kMostSeconds = std::numeric_limits<std::int64_t>::max();
+  image::CacheBound wanted{.bytes = bound.bytes, .seconds = {}};
+  if (bound.seconds.has_value())
+    wanted.seconds = static_cast<std::int64_t>(std::min(*bound.seconds, kMostSeconds));
+  TRY(store->trim_cache(wanted));
+  return {};
 }
 
 }  // namespace caisson::maker

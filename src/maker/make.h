@@ -20,5 +20,7 @@ Result<std::vector<std::string>> list_images();
 // Names below kTemplateNames, each followed by the image that it means.
 Result<std::vector<std::string>> template_images();
 Status drop_template_image(const std::string& name);
+// Nothing is made where there is no store yet.
+Status trim_cache(const CacheBound& bound);
 
 }  // namespace caisson::maker

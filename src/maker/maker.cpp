@@ -107,6 +107,8 @@ void carry_out(const Request& request, int socket_fd) {
       return answer_list(socket_fd, template_images());
     case Operation::kDropTemplateImage:
       return answer_status(socket_fd, drop_template_image(request.name));
+    case Operation::kTrimCache:
+      return answer_status(socket_fd, trim_cache(request.cache));
     case Operation::kImages:
       return answer_list(socket_fd, list_images());
   }

@@ -10,9 +10,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 
 #include "base/sys.h"
+#include "image/config.h"
+#include "image/store.h"
 #include "maker/client.h"
 #include "maker/group.h"
 
@@ -123,6 +127,50 @@ TEST_F(MakerTest, NamesOfTemplatesAreNobodysToFind) {
   EXPECT_TRUE(client_->template_images().value().empty());
   EXPECT_TRUE(client_->drop_template_image(name).has_value());
   EXPECT_EQ(client_->drop_template_image("base").error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(MakerTest, WhatABuildHasJustPulledIsNotNamedAmongItsTemplates) {
+  const auto name = [](const std::string& text) {
+    return image::Reference{.name = std::string(kTemplateNames) + text};
+  };
+  image::Store store = image::Store::open().value();
+  image::ImageConfig config;
+  config.architecture = image::host_architecture();
+  const std::string id =
+      store.add_record({.config = image::encode(config), .layers = {}, .manifest = {}})
+          .value()
+          .record.id;
+  for (const char* text : {"pulled-1", "pulled-2", "t1"})
+    ASSERT_TRUE(store.set_reference(name(text), id).has_value());
+  const auto names = [&] {
+    std::set<std::string> all;
+    for (const NamedImage& one : client_->template_images().value()) {
+      EXPECT_EQ(one.image, "sha256:" + id);
+      all.insert(one.name.substr(kTemplateNames.size()));
+    }
+    return all;
+  };
+  EXPECT_EQ(names(), (std::set<std::string>{"t1:latest"}));
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "state"))
+    if (entry.path().filename() == name("pulled-2").file_name())
+      std::ofstream(entry.path()) << image::ReferenceRecord{.image_id = id, .set_at = 1}.encode();
+  EXPECT_EQ(names(), (std::set<std::string>{"pulled-2:latest", "t1:latest"}));
+}
+
+TEST_F(MakerTest, TrimsTheCacheOfAStore) {
+  EXPECT_TRUE(client_->trim_cache({.bytes = 0, .seconds = {}}).has_value());
+  EXPECT_FALSE(fs::exists(folder_ / "state"));  // there was none
+  EXPECT_TRUE(client_->images().has_value());
+  fs::path cache;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "state"))
+    if (entry.path().filename() == "images") cache = entry.path() / "cache";
+  ASSERT_FALSE(cache.empty());
+  fs::create_directory(cache);
+  const fs::path entry = cache / std::string(64, 'a');
+  std::ofstream(entry) << "nonsense";
+  const Status trimmed = client_->trim_cache({.bytes = {}, .seconds = {}});
+  EXPECT_TRUE(trimmed.has_value()) << trimmed.error().message();
+  EXPECT_FALSE(fs::exists(entry));
 }
 
 TEST_F(MakerTest, ABuilderEndsWithItsLife) {

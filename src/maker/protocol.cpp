@@ -1,6 +1,7 @@
 #include "maker/protocol.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <limits>
 
@@ -29,6 +30,9 @@ constexpr std::size_t kIdBytes = 32;
 
 // Between a sandbox's id and its image: in no id.
 constexpr char kBeforeImage = '@';
+// Between the bytes and the seconds of a bound; each is decimal, or this where there is none.
+constexpr char kBetweenBounds = ':';
+constexpr std::string_view kNoBound = "-";
 constexpr char kDone = 0, kFailed = 1, kPart = 2;
 
 void put_number(std::string& bytes, std::uint64_t number) {
@@ -41,6 +45,30 @@ std::uint64_t get_number(std::string_view bytes, std::size_t at) {
   for (std::size_t i = 0; i < kNumberBytes; ++i)
     number |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[at + i])) << (8 * i);
   return number;
+}
+
+std::string bound_text(policy::LimitValue bound) {
+  return bound.has_value() ? std::to_string(*bound) : std::string(kNoBound);
+}
+
+Result<policy::LimitValue> read_bound(std::string_view text) {
+  if (text == kNoBound) return policy::LimitValue();
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool plain = !text.empty() && (text.size() == 1 || text[0] != '0');
+  if (!plain || error != std::errc() || end != text.data() + text.size())
+    return fail(Error::invalid("a request to trim the cache has a bound that is no number"));
+  return policy::LimitValue(number);
+}
+
+Result<CacheBound> read_cache_bound(std::string_view text) {
+  const std::size_t at = text.find(kBetweenBounds);
+  if (at == std::string_view::npos)
+    return fail(Error::invalid("a request to trim the cache has one bound; it has two"));
+  CacheBound bound;
+  TRY_ASSIGN(bound.bytes, read_bound(text.substr(0, at)));
+  TRY_ASSIGN(bound.seconds, read_bound(text.substr(at + 1)));
+  return bound;
 }
 
 Status check_name(const Request& request) {
@@ -143,6 +171,8 @@ std::string encode(const Request& request) {
     return bytes;
   }
   bytes += request.name;
+  if (request.operation == Operation::kTrimCache)
+    bytes += bound_text(request.cache.bytes) + kBetweenBounds + bound_text(request.cache.seconds);
   if (request.operation == Operation::kTakeSnapshot) bytes += kBeforeImage + request.image;
   return bytes;
 }
@@ -153,7 +183,7 @@ Result<Request> decode_request(std::string_view bytes) {
   if (bytes.size() < kHeader) return fail(Error::invalid("a request that ends too early"));
   const auto operation = static_cast<std::uint8_t>(bytes[kMagic.size()]);
   if (operation < static_cast<std::uint8_t>(Operation::kMake) ||
-      operation > static_cast<std::uint8_t>(Operation::kDropTemplateImage))
+      operation > static_cast<std::uint8_t>(Operation::kTrimCache))
     return fail(Error::invalid("a request of the unknown kind " + std::to_string(operation)));
   Request request{.operation = static_cast<Operation>(operation)};
   TRY(read_recipe(bytes.substr(kMagic.size() + 1), request.recipe));
@@ -171,6 +201,10 @@ Result<Request> decode_request(std::string_view bytes) {
     TRY(check_name({.operation = Operation::kFindImage, .name = request.image}));
   }
   TRY(check_name(request));
+  if (request.operation == Operation::kTrimCache) {
+    TRY_ASSIGN(request.cache, read_cache_bound(request.name));
+    request.name.clear();
+  }
   return request;
 }
 

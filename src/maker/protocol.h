@@ -29,6 +29,7 @@ enum class Operation : std::uint8_t {
   kStartBuilder = 10,
   kTemplateImages = 11,
   kDropTemplateImage = 12,
+  kTrimCache = 13,
 };
 
 struct Request {
@@ -38,6 +39,7 @@ struct Request {
   // kDropTemplateImage: the image's name
   std::string name;
   std::string image = {};  // kTakeSnapshot: what the sandbox was made from
+  CacheBound cache = {};   // kTrimCache
 };
 
 // Where caisson-template-builder finds its ends of a Builder's descriptors.

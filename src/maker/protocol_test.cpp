@@ -87,6 +87,23 @@ TEST(MakerProtocol, ASnapshotNamesASandboxAndItsImage) {
   }
 }
 
+TEST(MakerProtocol, ABoundOfTheCacheIsTwoNumbers) {
+  for (const CacheBound& bound :
+       {CacheBound{.bytes = 20ull << 30, .seconds = 3600}, CacheBound{.bytes = 0, .seconds = {}},
+        CacheBound{.bytes = {}, .seconds = ~0ull}}) {
+    const auto read = decode_request(encode({.operation = Operation::kTrimCache, .cache = bound}));
+    ASSERT_TRUE(read.has_value()) << read.error().message();
+    EXPECT_EQ(read->cache, bound);
+    EXPECT_EQ(read->name, "");
+  }
+  std::string bytes =
+      encode({.operation = Operation::kTrimCache, .cache = {.bytes = 1, .seconds = 2}});
+  bytes.resize(bytes.size() - 3);
+  for (const char* text : {"", "1", "1:", ":1", "1:2:3", "-1:2", "01:2", "1:+2", "1: 2", "x:1",
+                           "18446744073709551616:1", "--:1"})
+    EXPECT_EQ(decode_request(bytes + text).error().code(), Code::kInvalidArgument) << text;
+}
+
 TEST(MakerProtocol, ARecipeOfUnknownChoicesOrTextsIsRefused) {
   const std::string whole = encode(make_request());
   const std::size_t choices = 8 + 1 + 12 * 8;

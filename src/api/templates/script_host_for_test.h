@@ -21,6 +21,7 @@ class ScriptHost final : public maker::Host {
  public:
   std::string script;  // empty: no builder can be started
   std::vector<maker::NamedImage> named;
+  std::vector<maker::CacheBound> trimmed;  // what was asked for, in order
 
   ~ScriptHost() override {
     for (const pid_t pid : builders_) {
@@ -61,6 +62,16 @@ class ScriptHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     std::erase_if(named, [&](const maker::NamedImage& one) { return one.name == name; });
     return {};
+  }
+  Status trim_cache(const maker::CacheBound& bound) override {
+    const std::lock_guard lock(mutex_);
+    trimmed.push_back(bound);
+    return {};
+  }
+
+  std::size_t asked_to_trim() {
+    const std::lock_guard lock(mutex_);
+    return trimmed.size();
   }
 
   Result<maker::Made> make(const maker::Recipe&) override {
