@@ -39,7 +39,10 @@ struct FleetOptions {
   // Error: not_found (the team). On the loop, as above.
   std::function<io::Async<Result<Quota>>(std::string team)> quota;
   std::size_t most_running = 1000;  // of all teams
-  std::size_t most_paused = 1000;   // of all teams; those whose memory is kept
+  // Builds of templates that go on, of a team or (nullopt) of all: each counts as a sandbox that
+  // runs. Null: there are none.
+  std::function<std::size_t(std::optional<std::string_view> team)> building;
+  std::size_t most_paused = 1000;  // of all teams; those whose memory is kept
   // How long a sandbox lives whose client said nothing; less where its team may have only less.
   std::chrono::seconds usual_life{300};
   // Tokens of a sandbox, the same at every call ("access", "traffic").
@@ -73,6 +76,10 @@ class LocalFleet final : public Fleet {
   void start_pool();
   // Ends those that nobody has, and writes what is still to be written; for the server's end.
   io::Async<void> close();
+
+  // Whether the team may have one more sandbox that runs, or a build. Errors: resource_exhausted,
+  // and those of its quota. True until the loop's next turn; nobody's refusal is counted.
+  io::Async<Status> room(std::string team);
 
   io::Async<Result<std::shared_ptr<Served>>> create(std::string team, NewSandbox wanted) override;
   std::shared_ptr<Served> find(std::string_view team, std::string_view id) override;

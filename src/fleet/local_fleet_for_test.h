@@ -121,6 +121,9 @@ class LocalFleetTest : public testing::Test {
     };
     options.most_running = most_running_;
     options.most_paused = most_paused_;
+    options.building = [this](std::optional<std::string_view> team) {
+      return !team.has_value() || *team == "team" ? building_ : 0;
+    };
     options.usual_life = seconds(77);
     options.reboot_time = reboot_time_;
     options.first_retry = milliseconds(1);
@@ -135,6 +138,7 @@ class LocalFleetTest : public testing::Test {
   std::vector<Noted> events_;
   Quota quota_;
   std::size_t most_running_ = 1000, most_paused_ = 1000;
+  std::size_t building_ = 0;  // builds of the team "team"
   // kNext: the next question for a quota waits until this is changed again.
   enum class Hold : std::uint8_t { kNo, kNext, kHolds, kAnswered } hold_quota_ = Hold::kNo;
   Limits limits_ = Limits::kUsual;

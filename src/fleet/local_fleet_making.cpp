@@ -17,21 +17,36 @@ Status LocalFleet::State::check_life(const Quota& quota, seconds timeout) {
                              std::to_string(quota.longest.count())));
 }
 
+LocalFleet::State::Room LocalFleet::State::room(const Quota& quota, std::string_view team) const {
+  if (running(team) >= quota.sandboxes) return Room::kTeamFull;
+  return running() < options.most_running ? Room::kFree : Room::kServerFull;
+}
+
+Error LocalFleet::State::full(Room room, const Quota& quota, std::string_view team) const {
+  if (room == Room::kServerFull)
+    return Error::exhausted("the server runs " + std::to_string(options.most_running) +
+                            " sandboxes, which is as many as it may");
+  const std::size_t building = builds(team);
+  return Error::exhausted(
+      "you have " + std::to_string(quota.sandboxes) + " running sandboxes" +
+      (building == 0 ? "" : ", of which " + std::to_string(building) + " build templates") +
+      ", which is as many as your team may have");
+}
+
 Status LocalFleet::State::check(const Quota& quota, std::string_view team, seconds timeout) {
   TRY(check_life(quota, timeout));
-  std::string refusal;
-  if (running(team) >= quota.sandboxes) {
-    refusal = "you have " + std::to_string(quota.sandboxes) +
-              " running sandboxes, which is as many as your team may have";
-  }
-  if (!refusal.empty()) {
-    ++refused_by_quota;
-    return fail(Error::exhausted(std::move(refusal)));
-  }
-  if (running() < options.most_running) return {};
-  ++refused_full;
-  return fail(Error::exhausted("the server runs " + std::to_string(options.most_running) +
-                               " sandboxes, which is as many as it may"));
+  const Room found = room(quota, team);
+  if (found == Room::kFree) return {};
+  ++(found == Room::kTeamFull ? refused_by_quota : refused_full);
+  return fail(full(found, quota, team));
+}
+
+io::Async<Status> LocalFleet::room(std::string team) {
+  const auto state = state_;
+  CO_TRY_ASSIGN(const Quota quota, co_await state->options.quota(team));
+  const State::Room found = state->room(quota, team);
+  if (found == State::Room::kFree) co_return Status();
+  co_return fail(state->full(found, quota, team));
 }
 
 std::size_t LocalFleet::State::held(std::optional<std::string_view> team) const {

@@ -70,20 +70,27 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
     return static_cast<std::size_t>(
         std::ranges::count_if(entries, [&](const auto& entry) { return is(entry.second, state); }));
   }
-  // What is being made counts as if it ran.
+  std::size_t builds(std::optional<std::string_view> team) const {
+    return options.building ? options.building(team) : 0;
+  }
+  // What is being made counts as if it ran, and so do builds.
   std::size_t running(std::string_view team) const {
     const auto under_way = creating.find(team);
-    return count(fleet::State::kRunning, team) +
+    return count(fleet::State::kRunning, team) + builds(team) +
            (under_way == creating.end() ? 0 : under_way->second);
   }
   std::size_t running() const {
-    std::size_t all = count(fleet::State::kRunning);
+    std::size_t all = count(fleet::State::kRunning) + builds(std::nullopt);
     for (const auto& [team, under_way] : creating) all += under_way;
     return all;
   }
   // Whether the team may live so long with one, and have one more that runs. What it answers is
   // true until the loop's next turn.
   static Status check_life(const Quota& quota, seconds timeout);
+  enum class Room : std::uint8_t { kFree, kTeamFull, kServerFull };
+  Room room(const Quota& quota, std::string_view team) const;
+  // The error of a room that is full.
+  Error full(Room room, const Quota& quota, std::string_view team) const;
   Status check(const Quota& quota, std::string_view team, seconds timeout);
   // Paused ones whose memory is kept, and those that become so; of all teams: nullopt.
   std::size_t held(std::optional<std::string_view> team) const;

@@ -180,6 +180,42 @@ TEST_F(LocalFleetTest, WhereSudoIsNotAllowedASpecMustSaySo) {
   });
 }
 
+TEST_F(LocalFleetTest, BuildsCountAsSandboxesThatRun) {
+  quota_.sandboxes = 3;
+  building_ = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const Status free = co_await fleet.room("team");
+    EXPECT_TRUE(free.has_value());
+    const auto made = co_await fleet.create("team", kBase);
+    EXPECT_TRUE(made.has_value());
+    const Status full = co_await fleet.room("team");
+    EXPECT_EQ(full.error().code(), Code::kResourceExhausted);
+    const auto more = co_await fleet.create("team", kBase);
+    EXPECT_EQ(more.error().message(),
+              "you have 3 running sandboxes, of which 2 build templates, which is as many as your "
+              "team may have");
+    // Who only asks is not refused.
+    EXPECT_EQ(fleet.counts().refused_by_quota, 1u);
+    const Status others = co_await fleet.room("others");
+    EXPECT_TRUE(others.has_value());
+    const Status nobody = co_await fleet.room("nobody");
+    EXPECT_EQ(nobody.error().code(), Code::kNotFound);
+    test.building_ = 0;
+    const Status again = co_await fleet.room("team");
+    EXPECT_TRUE(again.has_value());
+  });
+}
+
+TEST_F(LocalFleetTest, BuildsCountForTheWholeServerToo) {
+  most_running_ = 2;
+  building_ = 2;
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const Status full = co_await fleet.room("others");
+    EXPECT_THAT(full.error().message(), HasSubstr("the server runs 2 sandboxes"));
+    EXPECT_EQ(fleet.counts().refused_full, 0u);
+  });
+}
+
 TEST_F(LocalFleetTest, WithoutItsQuotaATeamGetsNothing) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     const auto made = co_await fleet.create("nobody", kBase);
