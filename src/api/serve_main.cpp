@@ -158,6 +158,7 @@ class Program {
   fleet::FleetOptions fleet_options();
   io::Async<Result<fleet::Template>> find_template(std::string team, std::string name);
   io::Async<void> sweep_snapshots();
+  io::Async<void> keep_templates();
   io::Async<void> start();
   io::Async<void> drain();
   io::Async<void> watch_maker(std::unique_ptr<io::Stream> control);
@@ -239,6 +240,9 @@ fleet::FleetOptions Program::fleet_options() {
   };
   options.quota = [this](std::string team) { return quotas_->of(std::move(team)); };
   options.most_running = config_.max_sandboxes;
+  options.building = [this](std::optional<std::string_view> team) {
+    return templates_->building(team);
+  };
   options.most_paused = config_.max_paused.value_or(config_.max_sandboxes);
   options.usual_life = config_.defaults.lifetime_ms.has_value()
                            ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
@@ -268,6 +272,14 @@ io::Async<void> Program::sweep_snapshots() {
                  {{"error", swept.error().message()}});
     co_await io::Loop::sleep(kSweepEvery);
   }
+}
+
+io::Async<void> Program::keep_templates() {
+  auto report = [this](const Error& error) {
+    log_.write(io::Log::Level::kWarning, "what builds left could not be swept",
+               {{"error", error.message()}});
+  };
+  co_await templates_->keep_house(std::move(report));
 }
 
 void Program::say_where(unsigned short port) const {
@@ -319,6 +331,7 @@ io::Async<void> Program::start() {
     log_.write(io::Log::Level::kError, "what builds of an earlier server left stays for now",
                {{"error", cleaned.error().message()}});
   loop_.spawn(sweep_snapshots());
+  loop_.spawn(keep_templates());
   fleet_->start_pool();
   const unsigned short port = listener_->port();
   server_->serve(std::move(listener_));
@@ -351,15 +364,16 @@ io::Async<void> Program::watch_maker(std::unique_ptr<io::Stream> control) {
 }
 
 int Program::run() {
-  templates_.emplace(
-      LocalTemplates::Parts{.loop = loop_,
-                            .config = config_,
-                            .database = database_,
-                            .host = ground_.host,
-                            .uploads = db::server_directory(config_.state_directory) + "/uploads",
-                            .upload_token = [this](std::string_view what) {
-                              return secret_->token(db::TokenPurpose::kUpload, what);
-                            }});
+  templates_.emplace(LocalTemplates::Parts{
+      .loop = loop_,
+      .config = config_,
+      .database = database_,
+      .host = ground_.host,
+      .uploads = db::server_directory(config_.state_directory) + "/uploads",
+      .upload_token =
+          [this](std::string_view what) { return secret_->token(db::TokenPurpose::kUpload, what); },
+      .quota = [this](std::string team) { return quotas_->of(std::move(team)); },
+      .room = [this](std::string team) { return fleet_->room(std::move(team)); }});
   quotas_.emplace(database_, config_);
   fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));

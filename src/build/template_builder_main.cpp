@@ -214,7 +214,10 @@ Result<JobLine> run(Given given, Log& log, const Control& control) {
   }
   if (job.cpu_milli.has_value()) options.limits.cpu_milli = job.cpu_milli;
   if (job.memory.has_value()) options.limits.memory = job.memory;
+  if (job.disk.has_value() && (!options.limits.disk || *job.disk < *options.limits.disk))
+    options.limits.disk = job.disk;
   options.net = list_of(kHostsVariable);
+  options.cache_owner = job.team;
   // Whoever gives the job has not the right to give other names a new meaning.
   if (!job.name.starts_with(maker::kTemplateNames))
     return fail(Error::invalid("the name " + image::printable(job.name) + " is no template's"));

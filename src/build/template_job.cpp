@@ -68,9 +68,11 @@ std::string encode(const TemplateJob& job) {
       .set("provision", job.spec.provision == Provision::kYes)
       .set("calledImage", job.spec.called)
       .set("name", job.name)
+      .set("team", job.team)
       .set("archives", strings(job.archives));
   if (job.cpu_milli.has_value()) value.set("cpuMilli", *job.cpu_milli);
   if (job.memory.has_value()) value.set("memory", *job.memory);
+  if (job.disk.has_value()) value.set("disk", *job.disk);
   if (job.login.has_value()) value.set("user", job.login->user).set("password", job.login->secret);
   return json::serialize(value);
 }
@@ -81,8 +83,10 @@ Result<TemplateJob> parse_template_job(std::string_view line) {
   job.spec.image = text_of(value, "image");
   job.spec.called = text_of(value, "calledImage");
   job.name = text_of(value, "name");
-  if (job.spec.image.empty() || job.name.empty())
-    return fail(Error::invalid("a job has an image and a name"));
+  job.team = text_of(value, "team");
+  // Without a team it would share the cache of whoever builds on this host.
+  if (job.spec.image.empty() || job.name.empty() || job.team.empty())
+    return fail(Error::invalid("a job has an image, a name and a team"));
   const Value* steps = value.find("steps");
   if (steps == nullptr) return fail(Error::invalid("steps: allowed is a list"));
   TRY_ASSIGN(job.spec.steps, parse_template_steps(*steps));
@@ -93,6 +97,7 @@ Result<TemplateJob> parse_template_job(std::string_view line) {
   job.archives = strings_of(value, "archives");
   job.cpu_milli = number_of(value, "cpuMilli");
   job.memory = number_of(value, "memory");
+  job.disk = number_of(value, "disk");
   if (value.find("user") != nullptr) {
     job.login.emplace();
     job.login->user = text_of(value, "user");

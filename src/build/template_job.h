@@ -30,8 +30,11 @@ struct TemplateJob {
   // Of a template that is built on the image is an id and need not be pulled.
   TemplateSpec spec;  // `user` and `workdir` of a template that is built on come from its image
   std::string name;   // what the image is called when it is done
+  std::string team;   // whose cache of steps it uses (BuildOptions::cache_owner)
   std::vector<std::string> archives;  // hashes of the files, in the descriptors' order
-  std::optional<std::uint64_t> cpu_milli, memory;
+  // Of the sandbox of each step; `disk` is the most that it may change, where the builder's usual
+  // bound is higher.
+  std::optional<std::uint64_t> cpu_milli, memory, disk;
   std::optional<image::Credentials> login;
 };
 

@@ -17,9 +17,11 @@ TEST(TemplateJob, ComesBackAsItWas) {
   job.spec.provision = Provision::kNo;
   job.spec.called = "tools";
   job.name = "template/t:b";
+  job.team = "ours";
   job.archives = {std::string(64, 'a')};
   job.cpu_milli = 2000;
   job.memory = 1ull << 30;
+  job.disk = 5ull << 20;
   job.login = image::Credentials{.user = "u", .secret = "s", .identity_token = ""};
   const std::string line = encode(job);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -29,6 +31,8 @@ TEST(TemplateJob, ComesBackAsItWas) {
   EXPECT_TRUE(again.spec.steps.at(0).force);
   EXPECT_EQ(again.spec.provision, Provision::kNo);
   EXPECT_EQ(again.memory, 1ull << 30);
+  EXPECT_EQ(again.disk, 5ull << 20);
+  EXPECT_EQ(again.team, "ours");
   EXPECT_EQ(again.login, job.login);
 }
 
@@ -50,7 +54,8 @@ TEST(TemplateJob, WhatItSaysComesBack) {
 TEST(TemplateJob, WhatIsNoneIsRefused) {
   for (const char* line :
        {"", "{", "{}", "[]", R"({"image":"b"})", R"({"image":"a"})", R"({"image":"a","name":"b"})",
-        R"({"image":"a","name":"b","steps":{}})"}) {
+        R"({"image":"a","name":"b","team":"c","steps":{}})",
+        R"({"image":"a","name":"b","steps":[]})"}) {
     EXPECT_FALSE(parse_template_job(line).has_value()) << line;
     EXPECT_FALSE(parse_job_line(line).has_value()) << line;
   }

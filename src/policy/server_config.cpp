@@ -379,11 +379,31 @@ constexpr std::array kFields = {
           }},
     count<[](auto& c) -> auto& { return c.builds.at_once; }, 1, 256>(
         {"builds.at_once", "--builds-at-once", "COUNT", "Builds of templates at a time."}),
+    count<[](auto& c) -> auto& { return c.builds.team_at_once; }, 1, 256>(
+        {"builds.team_at_once", "--builds-team-at-once", "COUNT",
+         "Builds of templates at a time, of one team."}),
+    count<[](auto& c) -> auto& { return c.builds.team_most; }, 1, 200>(
+        {"builds.team_most", "--builds-team-most", "COUNT",
+         "Builds of templates that wait or go on, of one team."}),
     limit<[](auto& c) -> auto& { return c.builds.time_ms; }, kLifetime>(
         {"builds.time", "--build-time", "TIME", "The most that a build may take."}),
     limit<[](auto& c) -> auto& { return c.builds.upload; }, kDisk>(
         {"builds.upload", "--build-upload", "SIZE",
          "The most that a client may send for one COPY of a build."}),
+    limit<[](auto& c) -> auto& { return c.builds.uploads; }, kDisk>(
+        {"builds.uploads", "--build-uploads", "SIZE",
+         "What is kept of all that clients sent for builds."}),
+    limit<[](auto& c) -> auto& { return c.builds.cache; }, kDisk>(
+        {"builds.cache", "--build-cache", "SIZE", "What the results of builds' steps may take."}),
+    limit<[](auto& c) -> auto& { return c.builds.cache_ms; }, kLifetime>(
+        {"builds.cache_for", "--build-cache-for", "TIME",
+         "How long the result of a step is kept that is not used."}),
+    count<[](auto& c) -> auto& { return c.builds.kept; }, 1, 10'000>(
+        {"builds.kept", "--builds-kept", "COUNT",
+         "Builds of a template that are kept though no tag means them."}),
+    limit<[](auto& c) -> auto& { return c.builds.kept_ms; }, kLifetime>(
+        {"builds.kept_for", "--builds-kept-for", "TIME",
+         "How long such builds are kept, and the logs of all."}),
     words<[](auto& c) -> auto& { return c.builds.hosts; }, reached_fault>(
         {"builds.hosts", "", "", ""}),
     words<[](auto& c) -> auto& { return c.builds.registries; }, pulled_fault>(

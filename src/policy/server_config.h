@@ -21,8 +21,15 @@
 //   pool: {base: 4}                     templates of which so many sandboxes are made ahead
 //   builds:                             of templates, by clients
 //     at_once: 4
+//     team_at_once: 3                   of them, of one team
+//     team_most: 20                     that wait or go on, of one team
 //     time: 1h                          for one build
 //     upload: 1GiB                      the files of one COPY
+//     uploads: 64GiB                    all that clients sent, of all teams
+//     cache: 20GiB                      results of steps in the store, without what images have
+//     cache_for: 30d                    since their last use
+//     kept: 50                          builds of a template that no tag means
+//     kept_for: 30d                     these, and the logs of all
 //     hosts: [deb.example.com]          that its commands reach by HTTP and HTTPS, HOST[:PORT]
 //     registries: [registry.example.com]  from where images are pulled, beside the settings'
 //     default
@@ -83,8 +90,15 @@ inline constexpr std::string_view kServerUser = "caisson";
 
 struct BuildConfig {
   std::uint32_t at_once = 4;
+  std::uint32_t team_at_once = 3;
+  std::uint32_t team_most = 20;  // that wait or go on
   LimitValue time_ms = 3'600'000;
-  LimitValue upload = 1ull << 30;  // bytes
+  LimitValue upload = 1ull << 30;    // bytes
+  LimitValue uploads = 64ull << 30;  // bytes
+  LimitValue cache = 20ull << 30;    // bytes
+  LimitValue cache_ms = 30ull * 86'400'000;
+  std::uint32_t kept = 50;
+  LimitValue kept_ms = 30ull * 86'400'000;
   std::vector<std::string> hosts;
   std::vector<std::string> registries;  // HOST[:PORT]; "*" is any
   bool operator==(const BuildConfig&) const = default;

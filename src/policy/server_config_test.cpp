@@ -36,8 +36,15 @@ limits:
 pool: {base: 4}
 builds:
   at_once: 2
+  team_at_once: 1
+  team_most: 7
   time: 10m
   upload: 5MiB
+  uploads: 1GiB
+  cache: 2GiB
+  cache_for: 1d
+  kept: 3
+  kept_for: unlimited
   hosts: ["deb.example.com", "registry.example.com:443"]
   registries: ["registry.example.com:5000"]
 max_sandboxes: 50
@@ -69,8 +76,15 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->most_privileges, Privileges::kSudo);
   EXPECT_EQ(config->pool.at("base"), 4u);
   EXPECT_EQ(config->builds, (BuildConfig{.at_once = 2,
+                                         .team_at_once = 1,
+                                         .team_most = 7,
                                          .time_ms = 600'000,
                                          .upload = 5ull << 20,
+                                         .uploads = 1ull << 30,
+                                         .cache = 2ull << 30,
+                                         .cache_ms = 86'400'000,
+                                         .kept = 3,
+                                         .kept_ms = {},
                                          .hosts = {"deb.example.com", "registry.example.com:443"},
                                          .registries = {"registry.example.com:5000"}}));
   EXPECT_EQ(config->max_sandboxes, 50u);

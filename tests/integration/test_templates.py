@@ -4,6 +4,7 @@ the loopback."""
 import hashlib
 import io
 import json
+import os
 import pathlib
 import signal
 import struct
@@ -32,12 +33,10 @@ def archive(files):
     return out.getvalue()
 
 
-class Templates(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        context = serve_lab.fresh()
-        cls.server = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
+class Client(unittest.TestCase):
+    """Who asks a server, which a class derived from this one has as `server`, for builds."""
+
+    server = None
 
     def ask(self, method, path, body=None, key=None, headers=None, raw=None):
         """(status, answer)"""
@@ -53,27 +52,27 @@ class Templates(unittest.TestCase):
             text = error.read()
             return error.code, json.loads(text) if text.startswith(b"{") else text
 
-    def ordered(self, name, order, **values):
+    def ordered(self, name, order, key=None, **values):
         """A build that has been given its order."""
-        status, made = self.ask("POST", "/v3/templates", {"name": name, "cpuCount": 1, "memoryMB": 512, **values})
+        status, made = self.ask("POST", "/v3/templates", {"name": name, "cpuCount": 1, "memoryMB": 512, **values}, key=key)
         self.assertEqual(status, 202, made)
-        status, answer = self.ask("POST", f"/v2/templates/{made['templateID']}/builds/{made['buildID']}", order)
+        status, answer = self.ask("POST", f"/v2/templates/{made['templateID']}/builds/{made['buildID']}", order, key=key)
         self.assertEqual(status, 202, answer)
         return made
 
-    def state(self, made, offset=0):
-        status, answer = self.ask("GET", f"/templates/{made['templateID']}/builds/{made['buildID']}/status?logsOffset={offset}")
+    def state(self, made, offset=0, key=None):
+        status, answer = self.ask("GET", f"/templates/{made['templateID']}/builds/{made['buildID']}/status?logsOffset={offset}", key=key)
         self.assertEqual(status, 200, answer)
         return answer
 
-    def finished(self, made):
+    def finished(self, made, key=None):
         """Its last state, with the whole log."""
         end = time.monotonic() + BUILD_SECONDS
-        while (state := self.state(made))["status"] in ("building", "waiting"):
+        while (state := self.state(made, key=key))["status"] in ("building", "waiting"):
             self.assertLess(time.monotonic(), end, state)
             time.sleep(0.1)
         entries = []
-        while more := self.state(made, len(entries))["logEntries"]:
+        while more := self.state(made, len(entries), key)["logEntries"]:
             entries += more
         return state, entries
 
@@ -89,6 +88,18 @@ class Templates(unittest.TestCase):
         self.addCleanup(self.ask, "DELETE", f"/sandboxes/{sandbox['sandboxID']}")
         return sandbox
 
+    def images(self):
+        listed = self.server.caller.caisson("image", "ls", "--json")
+        return [line for line in listed.out.splitlines() if "template/" in line]
+
+
+class Templates(Client):
+    @classmethod
+    def setUpClass(cls):
+        context = serve_lab.fresh()
+        cls.server = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+
     def run_in(self, sandbox, command):
         """What a login bash writes, as the sandbox's user."""
         message = json.dumps({"process": {"cmd": "/bin/bash", "args": ["-l", "-c", "{ " + command + "; } > /tmp/said 2>&1"]}}).encode()
@@ -101,10 +112,6 @@ class Templates(unittest.TestCase):
         request = urllib.request.Request(self.server.address["url"] + "/files?path=/tmp/said", headers=headers)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.read().decode()
-
-    def images(self):
-        listed = self.server.caller.caisson("image", "ls", "--json")
-        return [line for line in listed.out.splitlines() if "template/" in line]
 
     def test_steps_become_what_a_sandbox_has(self):
         status, made = self.ask("POST", "/v3/templates", {"name": "steps", "cpuCount": 1, "memoryMB": 256})
@@ -282,6 +289,101 @@ class Templates(unittest.TestCase):
             self.assertEqual(state["status"], "error", how)
             self.assertIn("started again", state["reason"]["message"])
             self.assertEqual([line for line in self.images() if made["buildID"] in line], [])
+
+
+class Bounds(Client):
+    """What one team may take, on a server that builds one template at a time and has little room for steps."""
+
+    @classmethod
+    def setUpClass(cls):
+        context = serve_lab.fresh(arguments=("--builds-at-once", "1", "--builds-team-most", "2", "--build-cache", "1MiB"))
+        cls.server = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+        cls.teams = 0
+
+    def team(self, *quota):
+        """A key of a new team, and what the command line calls it."""
+        type(self).teams += 1
+        name, state = f"team-{self.teams}", self.server.caller.env["CAISSON_STATE_DIR"]
+        for command in (("create", name), *([("set", name, *quota)] if quota else [])):
+            done = self.server.caller.caisson("team", *command, "--state-dir", state)
+            self.assertEqual(done.returncode, 0, done)
+        return self.server.new_key("--team", name)
+
+    def cached_steps(self):
+        return set(os.listdir(pathlib.Path(self.server.caller.env["CAISSON_STATE_DIR"]) / "images" / "cache"))
+
+    def test_more_builds_than_a_team_may_have_are_refused(self):
+        key = self.team()
+        order = {"fromImage": "base", "steps": [{"type": "RUN", "args": ["sleep 300"]}]}
+        names = [f"many-{number}" for number in range(3)]
+        made = []
+        for name in names:
+            status, build = self.ask("POST", "/v3/templates", {"name": name}, key=key)
+            self.assertEqual(status, 202, build)
+            self.addCleanup(self.ask, "DELETE", f"/templates/{name}", key=key)
+            made.append(build)
+        answers = [self.ask("POST", f"/v2/templates/{build['templateID']}/builds/{build['buildID']}", order, key=key) for build in made]
+        self.assertEqual([status for status, _ in answers], [202, 202, 429], answers)
+        self.assertEqual(answers[2][1]["code"], 429)
+        self.assertIn("you have 2 builds that wait or go on", answers[2][1]["message"])
+        # One that another team orders now is not behind both, but behind the one that has begun.
+        self.assertTrue(harness.wait_until(lambda: self.state(made[0], key=key)["logEntries"], 60))
+        other = self.team()
+        status, theirs = self.ask("POST", "/v3/templates", {"name": "theirs"}, key=other)
+        self.assertEqual(self.ask("POST", f"/v2/templates/{theirs['templateID']}/builds/{theirs['buildID']}",
+                                  {"fromImage": "base"}, key=other)[0], 202)
+        self.assertEqual(self.ask("DELETE", "/templates/many-0", key=key)[0], 204)
+        self.addCleanup(self.ask, "DELETE", "/templates/theirs", key=other)
+        self.assertTrue(harness.wait_until(lambda: self.state(theirs, key=other)["logEntries"], 60))
+        self.assertEqual(self.state(made[1], key=key)["logEntries"], [])
+
+    def test_a_build_is_one_of_the_sandboxes_that_a_team_may_have(self):
+        key = self.team("--max-running", "1", "--max-memory", "256MiB")
+        self.assertEqual(self.ask("POST", "/v3/templates", {"name": "large", "memoryMB": 512}, key=key)[0], 400)
+        status, sandbox = self.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 120}, key=key)
+        self.assertEqual(status, 201, sandbox)
+        made = self.ordered("quota", {"fromImage": "base"}, key=key, memoryMB=256)
+        said = lambda: [entry["message"] for entry in self.state(made, key=key)["logEntries"]]  # noqa: E731
+        self.assertTrue(harness.wait_until(lambda: any("waiting: you have 1 running sandboxes" in line for line in said()), 30), said())
+        self.assertEqual(self.state(made, key=key)["status"], "building")
+        self.assertEqual(self.ask("DELETE", f"/sandboxes/{sandbox['sandboxID']}", key=key)[0], 204)
+        self.addCleanup(self.ask, "DELETE", "/templates/quota", key=key)
+        self.assertTrue(harness.wait_until(lambda: any(line.startswith("[1/") for line in said()), 60), said())
+
+    def test_no_team_gets_what_another_has_built(self):
+        order = {"fromImage": "base", "steps": [{"type": "RUN", "args": ["echo ours > /tmp/x"]}]}
+        for key in (self.team(), self.team()):
+            state, entries = self.finished(self.ordered("same", order, key=key), key=key)
+            self.assertEqual(state["status"], "ready", (state, entries))
+            self.assertNotIn("taken from the cache", [entry["message"] for entry in entries])
+
+    def test_the_cache_is_bounded(self):
+        # Larger than all that the cache may take.
+        order = {"fromImage": "base", "steps": [{"type": "RUN", "args": ["head -c 3000000 /dev/urandom > /tmp/x"]},
+                                                {"type": "RUN", "args": ["rm /tmp/x"]}]}
+        made = self.built("large", order)
+        # What the image keeps anyway is none of the cache's.
+        self.assertTrue(any(made["templateID"] in line for line in self.images()))
+        before = self.cached_steps()
+        self.assertTrue(before)
+        self.assertEqual(self.ask("DELETE", "/templates/large")[0], 204)
+        self.built("small", {"fromImage": "base"})
+        self.assertTrue(harness.wait_until(lambda: before - self.cached_steps(), 30), before)
+        entries = self.finished(self.built("large", order))[1]
+        cached = {entry["step"] for entry in entries if entry["message"] == "taken from the cache"}
+        self.assertEqual(cached, {"base"}, entries)
+
+    def test_an_image_goes_with_the_last_sandbox_that_was_made_of_it(self):
+        made = self.built("leaving", {"fromImage": "base", "steps": [{"type": "RUN", "args": ["echo mine > /tmp/x"]}]})
+        sandbox = self.sandbox("leaving")
+        self.assertEqual(self.ask("DELETE", "/templates/leaving")[0], 204)
+        self.built("sweeps", {"fromImage": "base"})
+        here = lambda: any(made["templateID"] in line for line in self.images())  # noqa: E731
+        self.assertTrue(here())
+        self.assertEqual(self.ask("DELETE", f"/sandboxes/{sandbox['sandboxID']}")[0], 204)
+        self.built("sweeps", {"fromImage": "base"})
+        self.assertTrue(harness.wait_until(lambda: not here(), 30), self.images())
 
 
 if __name__ == "__main__":

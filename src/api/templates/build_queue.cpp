@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -76,22 +78,54 @@ struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
   struct Entry {
     Entry(io::Loop& on, BuildTask what) : task(std::move(what)), stop(on) {}
     BuildTask task;
+    const io::Clock::time_point added = io::Clock::now();
+    std::string waits_for;  // as the log was told
     io::Latch stop;
     std::string stop_reason;
     BuildProcess* process = nullptr;  // while it runs
   };
   using Held = std::shared_ptr<Entry>;
+  // Of one team; never empty.
+  struct Row {
+    std::string team;
+    std::deque<Held> builds;
+  };
 
   io::Loop& loop;
   maker::Host& host;
   const Options options;
   BuildBook& book;
-  std::deque<Held> waiting;
+  std::deque<Row> waiting;  // in the order in which the teams came
   std::vector<Held> running;
+  // When teams that wait or run had their last turn: how many turns there had been then.
+  std::map<std::string, std::uint64_t, std::less<>> turns;
+  std::uint64_t turns_total = 0;
   bool closed = false;
   io::Event changed;
+  bool begins = false, begins_again = false;
+  bool looks_again = false;
+  io::Clock::time_point busy_since;  // while any go on
 
+  bool must_rest() const {
+    return !running.empty() && io::Clock::now() - busy_since >= options.busy_for;
+  }
+  std::size_t count_waiting() const;
+  std::size_t count_running(std::optional<std::string_view> team) const;
+  std::deque<Row>::iterator row_of(std::string_view team);
+  // Whose turn it is: of those that may begin one, who has the fewest that go on, then who had no
+  // turn for longest.
+  std::deque<Row>::iterator next_row(const std::set<std::string>& must_wait);
+  void forget_turns(const std::string& team);
+  // Begins what may begin, in turns.
   void begin_next();
+  static io::Async<void> begin_in_turn(std::shared_ptr<State> self);
+  // The teams that must wait for room.
+  io::Async<std::set<std::string>> begin_what_may();
+  // Tells the team's next one what it waits for.
+  io::Async<void> make_wait(std::string team, Error reason);
+  // After a while, for those that must wait.
+  static io::Async<void> look_again(std::shared_ptr<State> self, std::set<std::string> teams);
+  io::Async<void> give_up_late(std::string team);
   static void stop(Entry& entry, const std::string& reason);
   static io::Async<void> run(std::shared_ptr<State> self, Held entry);
   // nullopt: it is done.
@@ -110,11 +144,115 @@ io::Async<void> BuildQueue::State::say(Entry& entry, db::LogLevel level, std::st
   co_await book.log(entry.task.build_id, std::move(entries));
 }
 
+std::size_t BuildQueue::State::count_waiting() const {
+  std::size_t count = 0;
+  for (const Row& row : waiting) count += row.builds.size();
+  return count;
+}
+
+std::size_t BuildQueue::State::count_running(std::optional<std::string_view> team) const {
+  if (!team.has_value()) return running.size();
+  return static_cast<std::size_t>(
+      std::ranges::count_if(running, [&](const Held& entry) { return entry->task.team == *team; }));
+}
+
+std::deque<BuildQueue::State::Row>::iterator BuildQueue::State::row_of(std::string_view team) {
+  return std::ranges::find(waiting, team, &Row::team);
+}
+
+std::deque<BuildQueue::State::Row>::iterator BuildQueue::State::next_row(
+    const std::set<std::string>& must_wait) {
+  auto next = waiting.end();
+  std::pair<std::size_t, std::uint64_t> least;
+  for (auto row = waiting.begin(); row != waiting.end(); ++row) {
+    const std::size_t going_on = count_running(row->team);
+    if (must_wait.contains(row->team) || going_on >= options.team_at_once) continue;
+    const auto turn = turns.find(row->team);
+    const std::pair rank(going_on, turn == turns.end() ? 0 : turn->second);
+    if (next != waiting.end() && rank >= least) continue;
+    next = row;
+    least = rank;
+  }
+  return next;
+}
+
+void BuildQueue::State::forget_turns(const std::string& team) {
+  if (count_running(team) == 0 && row_of(team) == waiting.end()) turns.erase(team);
+}
+
 void BuildQueue::State::begin_next() {
-  while (running.size() < options.at_once && !waiting.empty()) {
-    running.push_back(std::move(waiting.front()));
-    waiting.pop_front();
+  begins_again = true;
+  if (begins) return;
+  begins = true;
+  loop.spawn(begin_in_turn(shared_from_this()));
+}
+
+io::Async<void> BuildQueue::State::begin_in_turn(std::shared_ptr<State> self) {
+  std::set<std::string> must_wait;
+  while (std::exchange(self->begins_again, false)) must_wait = co_await self->begin_what_may();
+  self->begins = false;
+  if (must_wait.empty() || self->looks_again || self->closed) co_return;
+  self->looks_again = true;
+  self->loop.spawn(look_again(self, std::move(must_wait)));
+}
+
+io::Async<std::set<std::string>> BuildQueue::State::begin_what_may() {
+  std::set<std::string> must_wait;
+  // Whoever ends asks again.
+  while (!closed && running.size() < options.at_once && !must_rest()) {
+    const auto next = next_row(must_wait);
+    if (next == waiting.end()) break;
+    const std::string team = next->team;
+    Status room;
+    if (options.room) room = co_await options.room(team);
+    if (!room.has_value()) {
+      must_wait.insert(team);
+      co_await make_wait(team, std::move(room).error());
+      continue;
+    }
+    // It may have been cancelled meanwhile.
+    const auto row = row_of(team);
+    if (closed || row == waiting.end()) continue;
+    if (running.empty()) busy_since = io::Clock::now();
+    running.push_back(std::move(row->builds.front()));
+    row->builds.pop_front();
+    if (row->builds.empty()) waiting.erase(row);
+    turns[team] = ++turns_total;
     loop.spawn(run(shared_from_this(), running.back()));
+  }
+  co_return must_wait;
+}
+
+io::Async<void> BuildQueue::State::make_wait(std::string team, Error reason) {
+  const auto row = row_of(team);
+  if (row == waiting.end()) co_return;
+  const Held entry = row->builds.front();
+  if (entry->waits_for == reason.message()) co_return;
+  entry->waits_for = reason.message();
+  co_await say(*entry, db::LogLevel::kInfo, "base", "waiting: " + reason.message());
+}
+
+io::Async<void> BuildQueue::State::look_again(std::shared_ptr<State> self,
+                                              std::set<std::string> teams) {
+  co_await io::Loop::sleep(self->options.look_every);
+  self->looks_again = false;
+  for (const std::string& team : teams) co_await self->give_up_late(team);
+  if (!self->closed) self->begin_next();
+}
+
+io::Async<void> BuildQueue::State::give_up_late(std::string team) {
+  for (;;) {
+    const auto row = row_of(team);
+    if (closed || !options.time.has_value() || row == waiting.end()) co_return;
+    const Held entry = row->builds.front();
+    if (io::Clock::now() - entry->added < *options.time) co_return;
+    row->builds.pop_front();
+    if (row->builds.empty()) waiting.erase(row);
+    forget_turns(team);
+    const std::string reason =
+        "it could not begin in " + seconds_text(*options.time) + ": " + entry->waits_for;
+    co_await say(*entry, db::LogLevel::kError, "base", reason);
+    co_await book.failed(entry->task, "base", reason);
   }
 }
 
@@ -139,6 +277,7 @@ io::Async<void> BuildQueue::State::run(std::shared_ptr<State> self, Held entry) 
     co_await self->book.finished(entry->task, entry->task.recipe.image);
   }
   std::erase(self->running, entry);
+  self->forget_turns(entry->task.team);
   self->changed.notify();
   self->begin_next();
 }
@@ -239,15 +378,42 @@ BuildQueue::BuildQueue(io::Loop& loop, maker::Host& host, Options options, Build
     : state_(std::make_shared<State>(loop, host, std::move(options), book)) {}
 BuildQueue::~BuildQueue() = default;
 
-bool BuildQueue::full() const {
-  return state_->closed || state_->waiting.size() + state_->running.size() >= state_->options.most;
+Status BuildQueue::check(std::string_view team) const {
+  State& state = *state_;
+  if (state.closed) return fail(Error::unavailable("the server ends"));
+  const auto row = state.row_of(team);
+  const std::size_t theirs =
+      state.count_running(team) + (row == state.waiting.end() ? 0 : row->builds.size());
+  if (theirs >= state.options.team_most)
+    return fail(Error::exhausted("you have " + std::to_string(theirs) +
+                                 " builds that wait or go on, which is as many as a team may have; "
+                                 "try again later"));
+  if (state.count_waiting() + state.running.size() >= state.options.most)
+    return fail(Error::exhausted("as many builds wait as this server takes; try again later"));
+  return {};
 }
 
-bool BuildQueue::add(BuildTask task) {
-  if (full()) return false;
-  state_->waiting.push_back(std::make_shared<State::Entry>(state_->loop, std::move(task)));
+Status BuildQueue::add(BuildTask task) {
+  TRY(check(task.team));
+  auto row = state_->row_of(task.team);
+  if (row == state_->waiting.end())
+    row = state_->waiting.insert(row, State::Row{.team = task.team, .builds = {}});
+  row->builds.push_back(std::make_shared<State::Entry>(state_->loop, std::move(task)));
   state_->begin_next();
-  return true;
+  return {};
+}
+
+std::size_t BuildQueue::running(std::optional<std::string_view> team) const {
+  return state_->count_running(team);
+}
+
+std::vector<std::string> BuildQueue::builds() const {
+  std::vector<std::string> ids;
+  for (const State::Held& entry : state_->running) ids.push_back(entry->task.build_id);
+  for (const State::Row& row : state_->waiting)
+    for (const State::Held& entry : row.builds) ids.push_back(entry->task.build_id);
+  std::ranges::sort(ids);
+  return ids;
 }
 
 std::vector<std::string> BuildQueue::names() const {
@@ -260,7 +426,12 @@ void BuildQueue::cancel(const std::string& template_id, const std::string& reaso
   const auto is_meant = [&](const State::Held& entry) {
     return entry->task.template_id == template_id;
   };
-  std::erase_if(state_->waiting, is_meant);
+  for (State::Row& row : state_->waiting) std::erase_if(row.builds, is_meant);
+  std::erase_if(state_->waiting, [](const State::Row& row) { return row.builds.empty(); });
+  std::erase_if(state_->turns, [&](const auto& turn) {
+    return state_->count_running(turn.first) == 0 &&
+           state_->row_of(turn.first) == state_->waiting.end();
+  });
   for (const State::Held& entry : state_->running)
     if (is_meant(entry)) State::stop(*entry, reason);
 }
@@ -269,7 +440,9 @@ io::Async<void> BuildQueue::close(std::string reason) {
   const auto state = state_;
   state->closed = true;
   const auto waiting = std::exchange(state->waiting, {});
-  for (const State::Held& entry : waiting) co_await state->book.failed(entry->task, "base", reason);
+  for (const State::Row& row : waiting)
+    for (const State::Held& entry : row.builds)
+      co_await state->book.failed(entry->task, "base", reason);
   for (const State::Held& entry : state->running) State::stop(*entry, reason);
   while (!state->running.empty()) co_await state->changed.wait();
 }

@@ -148,7 +148,9 @@ TEST_F(BuildQueueTest, OnlySoManyGoOnAtOnceAndOnlySoManyWait) {
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     EXPECT_TRUE(queue.add(task("b1")));
     EXPECT_TRUE(queue.add(task("b2", "t2")));
-    EXPECT_TRUE(queue.full());
+    const Status full = queue.check("team");
+    EXPECT_EQ(full.error().code(), Code::kResourceExhausted);
+    EXPECT_THAT(full.error().message(), HasSubstr("as many builds wait as this server takes"));
     EXPECT_FALSE(queue.add(task("b3")));
     while (book.said.empty()) co_await book.changed.wait();
     EXPECT_THAT(book.said, ElementsAre("b1: began"));
@@ -158,6 +160,177 @@ TEST_F(BuildQueueTest, OnlySoManyGoOnAtOnceAndOnlySoManyWait) {
     EXPECT_THAT(book.failures, ElementsAre(HasSubstr("not wanted")));
     co_await queue.close("over");
     EXPECT_THAT(book.failures, ElementsAre(HasSubstr("b1"), HasSubstr("b2")));
+  });
+}
+
+// Each says that it began and then that it is done when its life ends, which the test does.
+constexpr const char* kBegins = R"(case $job in
+*'"name":"'*) echo "{\"log\":\"began\",\"step\":\"\",\"level\":\"info\"}" >&3;;
+esac
+read -r never <&4
+)";
+
+TEST_F(BuildQueueTest, TeamsTakeTurns) {
+  BuildQueue::Options chosen = options(kBegins);
+  chosen.at_once = 1;
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    const auto of = [](const std::string& team, const std::string& build) {
+      BuildTask made = task(build, "template-" + build);
+      made.team = team;
+      return made;
+    };
+    for (const char* build : {"a1", "a2", "a3"}) EXPECT_TRUE(queue.add(of("a", build)));
+    EXPECT_TRUE(queue.add(of("b", "b1")));
+    EXPECT_TRUE(queue.add(of("c", "c1")));
+    EXPECT_TRUE(queue.add(of("b", "b2")));
+    std::vector<std::string> order;
+    while (order.size() < 6) {
+      while (book.said.size() < 2 * order.size() + 1) co_await book.changed.wait();
+      const std::string began = book.said.back().substr(0, 2);
+      order.push_back(began);
+      queue.cancel("template-" + began, "enough");
+    }
+    EXPECT_THAT(order, ElementsAre("a1", "b1", "c1", "a2", "b2", "a3"));
+    co_await ended(book, 6);
+  });
+}
+
+TEST_F(BuildQueueTest, WhoHadATurnLetsPassWhoHadNone) {
+  BuildQueue::Options chosen = options(kBegins);
+  chosen.at_once = 1;
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1", "t1")));
+    EXPECT_TRUE(queue.add(task("b2", "t2")));
+    while (book.said.empty()) co_await book.changed.wait();
+    // Though the other one waits for longer.
+    BuildTask others = task("b3", "t3");
+    others.team = "others";
+    EXPECT_TRUE(queue.add(std::move(others)));
+    queue.cancel("t1", "enough");
+    while (book.said.size() < 3) co_await book.changed.wait();
+    EXPECT_EQ(book.said.back(), "b3: began");
+    queue.cancel("t3", "enough");
+    while (book.said.size() < 5) co_await book.changed.wait();
+    EXPECT_EQ(book.said.back(), "b2: began");
+    co_await queue.close("over");
+  });
+}
+
+TEST_F(BuildQueueTest, WhereItWasBusyForLongTheStoreGetsAMoment) {
+  BuildQueue::Options chosen = options(kBegins);
+  chosen.at_once = 2;
+  chosen.busy_for = milliseconds(0);
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1", "t1")));
+    EXPECT_TRUE(queue.add(task("b2", "t2")));
+    while (book.said.empty()) co_await book.changed.wait();
+    EXPECT_EQ(queue.running(std::nullopt), 1u);
+    queue.cancel("t1", "enough");
+    while (book.said.size() < 3) co_await book.changed.wait();
+    EXPECT_THAT(book.said, ElementsAre("b1: began", "b1: enough", "b2: began"));
+    co_await queue.close("over");
+  });
+}
+
+TEST_F(BuildQueueTest, OneTeamDoesNotTakeEveryPlace) {
+  BuildQueue::Options chosen = options(kBegins);
+  chosen.at_once = 3;
+  chosen.team_at_once = 2;
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    for (const char* build : {"b1", "b2", "b3"}) EXPECT_TRUE(queue.add(task(build)));
+    while (book.said.size() < 2) co_await book.changed.wait();
+    EXPECT_EQ(queue.running("team"), 2u);
+    BuildTask others = task("b4", "t2");
+    others.team = "others";
+    EXPECT_TRUE(queue.add(std::move(others)));
+    while (book.said.size() < 3) co_await book.changed.wait();
+    EXPECT_EQ(book.said.back(), "b4: began");
+    EXPECT_EQ(queue.running("team"), 2u);
+    EXPECT_EQ(queue.running(std::nullopt), 3u);
+    EXPECT_THAT(queue.builds(), ElementsAre("b1", "b2", "b3", "b4"));
+    co_await queue.close("over");
+  });
+}
+
+TEST_F(BuildQueueTest, OneTeamDoesNotFillIt) {
+  BuildQueue::Options chosen = options("read -r never <&4");
+  chosen.at_once = 1;
+  chosen.team_most = 2;
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook&) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1")));
+    EXPECT_TRUE(queue.add(task("b2")));
+    const Status more = queue.add(task("b3"));
+    EXPECT_EQ(more.error().code(), Code::kResourceExhausted);
+    EXPECT_THAT(more.error().message(), HasSubstr("you have 2 builds that wait or go on"));
+    EXPECT_TRUE(queue.check("others").has_value());
+    co_await queue.close("over");
+  });
+}
+
+TEST_F(BuildQueueTest, AQuotaIsWaitedForAndHoldsUpNoOtherTeam) {
+  BuildQueue::Options chosen = options("echo \"$done\" >&3");
+  bool full = true;
+  chosen.room = [&full](std::string team) -> io::Async<Status> {
+    co_await io::Loop::sleep({});
+    if (team == "team" && full) co_return fail(Error::exhausted("you have 1 running sandbox"));
+    co_return Status();
+  };
+  chosen.look_every = milliseconds(2);
+  with_queue(chosen, [&full](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1")));
+    while (book.said.empty()) co_await book.changed.wait();
+    BuildTask others = task("b2", "t2");
+    others.team = "others";
+    EXPECT_TRUE(queue.add(std::move(others)));
+    co_await ended(book, 1);
+    EXPECT_THAT(book.done, ElementsAre("b2"));
+    EXPECT_EQ(queue.running("team"), 0u);
+    full = false;
+    co_await ended(book, 2);
+    EXPECT_THAT(book.done, ElementsAre("b2", "b1"));
+    // However often it was looked at.
+    EXPECT_THAT(book.said, ElementsAre("b1: waiting: you have 1 running sandbox"));
+  });
+}
+
+TEST_F(BuildQueueTest, AQuotaIsNotWaitedForForEver) {
+  BuildQueue::Options chosen = options("echo \"$done\" >&3");
+  chosen.room = [](std::string) -> io::Async<Status> {
+    co_return fail(Error::exhausted("you have 1 running sandbox"));
+  };
+  chosen.look_every = milliseconds(2);
+  chosen.time = milliseconds(20);
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1")));
+    EXPECT_TRUE(queue.add(task("b2")));
+    co_await ended(book, 2);
+    EXPECT_THAT(book.failures.at(0), testing::AllOf(HasSubstr("b1 base: it could not begin in"),
+                                                    HasSubstr("you have 1 running sandbox")));
+    EXPECT_THAT(queue.builds(), IsEmpty());
+  });
+}
+
+TEST_F(BuildQueueTest, WhatIsCancelledWhileItWaitsForAQuotaDoesNotBegin) {
+  BuildQueue::Options chosen = options("echo \"$done\" >&3");
+  bool asked = false, answered = false;
+  chosen.room = [&](std::string team) -> io::Async<Status> {
+    if (team == "team") {
+      asked = true;
+      while (!answered) co_await io::Loop::sleep(milliseconds(1));
+    }
+    co_return Status();
+  };
+  with_queue(chosen, [&](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1")));
+    while (!asked) co_await io::Loop::sleep(milliseconds(1));
+    queue.cancel("t1", "not wanted");
+    BuildTask others = task("b2", "t2");
+    others.team = "others";
+    EXPECT_TRUE(queue.add(std::move(others)));
+    answered = true;
+    co_await ended(book, 1);
+    EXPECT_THAT(book.done, ElementsAre("b2"));
+    EXPECT_THAT(book.failures, IsEmpty());
   });
 }
 

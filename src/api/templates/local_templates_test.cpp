@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "api/exchange_for_test.h"
 #include "api/templates/script_host_for_test.h"
 #include "db/database_for_test.h"
+#include "db/sandboxes.h"
 
 namespace caisson::api {
 namespace {
@@ -40,7 +44,10 @@ class LocalTemplatesTest : public db::DatabaseTest {
          .database = database,
          .host = host_,
          .uploads = folder_.path() + "/uploads",
-         .upload_token = [](std::string_view what) { return "token-of-" + std::string(what); }});
+         .upload_token = [](std::string_view what) { return "token-of-" + std::string(what); },
+         .quota = [this](std::string) -> io::Async<Result<fleet::Quota>> { co_return quota_; },
+         .room = nullptr});
+    of_loop_ = &loop;
     auto whole = [](LocalTemplates& of, Body& inner) -> io::Async<void> {
       const Status prepared = co_await of.prepare();
       EXPECT_TRUE(prepared.has_value()) << prepared.error().message();
@@ -78,7 +85,9 @@ class LocalTemplatesTest : public db::DatabaseTest {
   }
 
   ScriptHost host_;
+  io::Loop* of_loop_ = nullptr;  // that goes on now
   policy::ServerConfig config_;
+  fleet::Quota quota_ = fleet::quota_of(policy::ServerConfig(), {});
 };
 
 TEST_F(LocalTemplatesTest, WhatIsBuiltIsWhatASandboxIsMadeOf) {
@@ -187,6 +196,244 @@ TEST_F(LocalTemplatesTest, WhatAnotherServerLeftUnfinishedHasFailed) {
   });
 }
 
+// What a database refuses that is full or broken, as triggers of the test's: a name, and what it is
+// before.
+struct Fault {
+  const char* name;
+  const char* what;
+};
+constexpr Fault kNotReady = {"not_ready", "UPDATE ON builds WHEN NEW.status = 'ready'"};
+constexpr Fault kNotTagged = {"not_tagged", "INSERT ON template_tags WHEN 1"};
+constexpr Fault kNotFailed = {"not_failed", "UPDATE ON builds WHEN NEW.status = 'error'"};
+constexpr Fault kNotDropped = {"not_dropped",
+                               "UPDATE ON builds WHEN NEW.image = '' AND NEW.status = 'ready'"};
+
+class Faults : public LocalTemplatesTest {
+ protected:
+  void inject(const Fault& fault) {
+    db::Database database = db::Database::open(path_).value();
+    const Status made = database.sqlite().run_script(
+        std::string("CREATE TRIGGER ") + fault.name + " BEFORE " + fault.what +
+        " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END");
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+  }
+  void mend(const Fault& fault) {
+    db::Database database = db::Database::open(path_).value();
+    ASSERT_TRUE(
+        database.sqlite().run_script(std::string("DROP TRIGGER ") + fault.name).has_value());
+  }
+  // As the builder does before it says that it is done.
+  void name_image(const std::string& id, const std::string& build) {
+    host_.named.push_back(
+        {"caisson-template/" + id + ":" + build, "sha256:" + std::string(64, 'a')});
+  }
+  // An ordered build whose image will be named.
+  io::Async<NewBuild> ordered(LocalTemplates& of, NewTemplate wanted) {
+    Result<NewBuild> made = co_await of.create(ours_.id, std::move(wanted));
+    name_image(made->view.id, made->view.build_id);
+    const Status started =
+        co_await of.start_build(ours_.id, made->view.id, made->view.build_id, order("make"));
+    EXPECT_TRUE(started.has_value()) << started.error().message();
+    co_return std::move(*made);
+  }
+  static io::Async<void> none_goes_on(LocalTemplates& of) {
+    while (!of.unfinished().empty()) co_await io::Loop::sleep(std::chrono::milliseconds(2));
+  }
+};
+
+TEST_F(Faults, ABuildThatCannotBeWrittenDownHasFailedAndLeavesNoImage) {
+  for (const Fault& fault : {kNotReady, kNotTagged}) {
+    with([&](LocalTemplates& of) -> io::Async<void> {
+      inject(fault);
+      const NewBuild made = co_await ordered(of, {.name = "tools"});
+      const BuildProgress done = co_await ended(of, ours_.id, made.view.id, made.view.build_id);
+      EXPECT_EQ(done.build.status, db::BuildStatus::kError) << fault.name;
+      EXPECT_THAT(done.build.failure, HasSubstr("the disk is full"));
+      EXPECT_EQ(done.build.image, "");
+      co_await none_goes_on(of);
+      EXPECT_TRUE(host_.named.empty());
+      mend(fault);
+      const auto none = co_await of.to_make(ours_.id, "tools");
+      EXPECT_EQ(none.error().code(), Code::kNotFound);
+    });
+  }
+}
+
+TEST_F(Faults, AReadyBuildKeepsItsImageWhereTheOldOnesCannotBeLetGo) {
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const NewBuild old = co_await ordered(of, {.name = "tools"});
+    co_await ended(of, ours_.id, old.view.id, old.view.build_id);
+    inject(kNotDropped);
+    const NewBuild made = co_await ordered(of, {.name = "tools"});
+    const BuildProgress done = co_await ended(of, ours_.id, made.view.id, made.view.build_id);
+    EXPECT_EQ(done.build.status, db::BuildStatus::kReady) << done.build.failure;
+    co_await none_goes_on(of);
+    EXPECT_EQ(host_.named.size(), 2u);
+    mend(kNotDropped);
+    const Status swept = co_await of.sweep();
+    EXPECT_TRUE(swept.has_value());
+    const auto before = co_await of.progress(ours_.id, old.view.id, old.view.build_id, {});
+    EXPECT_EQ(before->build.image, "");
+    // The newer one is of the same image here, which is still needed.
+    const auto whole = co_await of.to_make(ours_.id, "tools");
+    EXPECT_EQ(whole->recipe.image, "sha256:" + std::string(64, 'a'));
+    EXPECT_FALSE(host_.named.empty());
+  });
+}
+
+TEST_F(Faults, WhatCannotBeWrittenDownAtAllIsSettledLater) {
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    inject(kNotReady);
+    inject(kNotFailed);
+    const NewBuild made = co_await ordered(of, {.name = "tools"});
+    co_await none_goes_on(of);
+    const auto found = co_await of.progress(ours_.id, made.view.id, made.view.build_id, {});
+    EXPECT_EQ(found->build.status, db::BuildStatus::kBuilding);
+    EXPECT_EQ(host_.named.size(), 1u);
+    const Status failed = co_await of.sweep();
+    EXPECT_FALSE(failed.has_value());
+    mend(kNotFailed);
+    mend(kNotReady);
+    const Status swept = co_await of.sweep();
+    EXPECT_TRUE(swept.has_value()) << swept.error().message();
+    const auto settled = co_await of.progress(ours_.id, made.view.id, made.view.build_id, {});
+    EXPECT_EQ(settled->build.status, db::BuildStatus::kError);
+    EXPECT_THAT(settled->build.failure, HasSubstr("could not be written down"));
+    EXPECT_TRUE(host_.named.empty());
+  });
+}
+
+TEST_F(Faults, AServerThatDiesBeforeItIsWrittenDownLeavesAFailedOne) {
+  NewBuild made;
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    Result<NewBuild> waits = co_await of.create(ours_.id, {.name = "tools"});
+    made = std::move(*waits);
+  });
+  {
+    db::Database database = db::Database::open(path_).value();
+    ASSERT_TRUE(db::Builds(database).start(made.view.build_id, "", "").has_value());
+  }
+  name_image(made.view.id, made.view.build_id);
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const auto found = co_await of.progress(ours_.id, made.view.id, made.view.build_id, {});
+    EXPECT_EQ(found->build.status, db::BuildStatus::kError);
+    EXPECT_TRUE(host_.named.empty());
+  });
+}
+
+TEST_F(LocalTemplatesTest, ASweepLeavesWhatGoesOn) {
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const auto made = co_await of.create(ours_.id, {.name = "tools"});
+    const std::string id = made->view.id, build = made->view.build_id;
+    const Status started = co_await of.start_build(ours_.id, id, build, order("hang"));
+    EXPECT_TRUE(started.has_value());
+    while (of.building(ours_.id) == 0) co_await io::Loop::sleep(std::chrono::milliseconds(1));
+    const std::string own = "caisson-template/" + id + ":" + build;
+    host_.named = {{own, "sha256:" + std::string(64, 'b')},
+                   {"caisson-template/x:y", "sha256:" + std::string(64, 'c')}};
+    const Status swept = co_await of.sweep();
+    EXPECT_TRUE(swept.has_value());
+    EXPECT_EQ(host_.named.size(), 1u);
+    EXPECT_EQ(host_.named.at(0).name, own);
+    const auto found = co_await of.progress(ours_.id, id, build, {});
+    EXPECT_EQ(found->build.status, db::BuildStatus::kBuilding);
+  });
+}
+
+TEST_F(LocalTemplatesTest, AnImageGoesWithTheLastSandboxThatUsedIt) {
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const std::string image = "sha256:" + std::string(64, 'd');
+    host_.named = {{"caisson-template/x:y", image}};
+    db::SandboxRow row{.id = "i1",
+                       .team_id = ours_.id,
+                       .template_id = "x",
+                       .alias = "",
+                       .image = image,
+                       .host_id = "h1"};
+    row.lifecycle = "{}";
+    const Status put = db::Sandboxes(database_).put(row);
+    EXPECT_TRUE(put.has_value()) << put.error().message();
+    const Status kept = co_await of.sweep();
+    EXPECT_TRUE(kept.has_value());
+    EXPECT_EQ(host_.named.size(), 1u);
+    EXPECT_TRUE(db::Sandboxes(database_).remove_of_any_team("i1").has_value());
+    const Status swept = co_await of.sweep();
+    EXPECT_TRUE(swept.has_value());
+    EXPECT_TRUE(host_.named.empty());
+  });
+}
+
+TEST_F(LocalTemplatesTest, OldBuildsGo) {
+  config_.builds.kept = 2;
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    std::vector<std::string> failed;
+    for (int i = 0; i < 4; ++i) {
+      const BuildProgress one = co_await built(of, ours_.id, {.name = "tools"}, order("fail"));
+      failed.push_back(one.build.id);
+      // Of builds of one moment it is not said which is the older one.
+      co_await io::Loop::sleep(std::chrono::milliseconds(2));
+    }
+    const BuildProgress ready = co_await built(of, ours_.id, {.name = "tools"}, order("make"));
+    const Status swept = co_await of.sweep();
+    EXPECT_TRUE(swept.has_value());
+    const auto details = co_await of.details(ours_.id, "tools");
+    std::vector<std::string> left;
+    for (const db::Build& build : details->builds) left.push_back(build.id);
+    EXPECT_THAT(left, ElementsAre(ready.build.id, failed[3], failed[2]));
+  });
+}
+
+TEST_F(LocalTemplatesTest, TheCacheIsBoundedAfterBuilds) {
+  config_.builds.cache = 5ull << 30;
+  config_.builds.cache_ms = 7'200'000;
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    of_loop_->spawn(of.keep_house([](const Error& error) { ADD_FAILURE() << error.message(); }));
+    const auto count = [this] { return host_.asked_to_trim(); };
+    while (count() < 2) co_await io::Loop::sleep(std::chrono::milliseconds(2));
+    const std::size_t before = count();
+    co_await built(of, ours_.id, {.name = "tools"}, order("make"));
+    while (count() == before) co_await io::Loop::sleep(std::chrono::milliseconds(2));
+    EXPECT_EQ(host_.trimmed.back(), (maker::CacheBound{.bytes = 5ull << 30, .seconds = 7200}));
+  });
+}
+
+TEST_F(LocalTemplatesTest, ATeamsQuotaHoldsForItsBuilds) {
+  quota_ = fleet::Quota{.cpu_milli = 1000, .memory_bytes = 256ull << 20, .disk_bytes = 1 << 20};
+  // Says that it is done where the job has the team's limits.
+  host_.script =
+      "case $job in *'\"cpuMilli\":1000,\"memory\":268435456,\"disk\":1048576'*) echo "
+      "'{\"image\":\"" +
+      std::string(64, 'a') + "\"}' >&3;; esac\n";
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const auto cpus = co_await of.create(ours_.id, {.name = "tools", .cpus = 2});
+    EXPECT_EQ(cpus.error().message(), "cpuCount: found 2; allowed is 1 at most");
+    const auto memory = co_await of.create(ours_.id, {.name = "tools", .memory_mib = 257});
+    EXPECT_EQ(memory.error().message(), "memoryMB: found 257; allowed is 256 at most");
+    // What nobody asked for is what the team may have.
+    const BuildProgress done = co_await built(of, ours_.id, {.name = "tools"}, order("make"));
+    EXPECT_EQ(done.build.status, db::BuildStatus::kReady) << done.build.failure;
+    EXPECT_EQ(done.build.size.cpu_milli, 1000u);
+    EXPECT_EQ(done.build.size.memory, 256ull << 20);
+  });
+}
+
+TEST_F(LocalTemplatesTest, MoreBuildsThanATeamMayHaveAreRefused) {
+  config_.builds.team_most = 1;
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    for (const bool first : {true, false}) {
+      const auto made = co_await of.create(ours_.id, {.name = "tools"});
+      const Status started =
+          co_await of.start_build(ours_.id, made->view.id, made->view.build_id, order("hang"));
+      EXPECT_EQ(started.has_value(), first);
+      if (first) continue;
+      EXPECT_EQ(started.error().code(), Code::kResourceExhausted);
+      // It may be ordered again later.
+      const auto found = co_await of.progress(ours_.id, made->view.id, made->view.build_id, {});
+      EXPECT_EQ(found->build.status, db::BuildStatus::kWaiting);
+    }
+  });
+}
+
 TEST_F(LocalTemplatesTest, OthersMayUseAPublicOneAndChangeNone) {
   with([&](LocalTemplates& of) -> io::Async<void> {
     const BuildProgress done = co_await built(of, ours_.id, {.name = "tools"}, order("x"));
@@ -253,6 +500,46 @@ TEST_F(LocalTemplatesTest, FilesAreTakenWithATokenAlone) {
   });
 }
 
+TEST_F(LocalTemplatesTest, AnUploadsURLGoesWithItsTemplate) {
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const auto made = co_await of.create(ours_.id, {.name = "tools"});
+    const std::string id = made->view.id, hash(64, 'a');
+    const auto place = co_await of.upload_place(ours_.id, id, hash);
+    auto upload = co_await of.begin_upload(id, hash, place->expires, place->token);
+    EXPECT_TRUE((*upload)->append("bytes").has_value());
+    EXPECT_TRUE((*upload)->keep().has_value());
+    auto late = co_await of.begin_upload(
+        id, std::string(64, 'b'), place->expires,
+        "token-of-" + id + "/" + std::string(64, 'b') + "/" + std::to_string(place->expires));
+    EXPECT_TRUE(late.has_value());
+    const Status removed = co_await of.remove(ours_.id, "tools");
+    EXPECT_TRUE(removed.has_value());
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/uploads/" + ours_.id + "/" + id));
+    EXPECT_EQ((*late)->keep().error().code(), Code::kNotFound);
+    const auto refused = co_await of.begin_upload(id, hash, place->expires, place->token);
+    EXPECT_EQ(refused.error().code(), Code::kPermissionDenied);
+    EXPECT_THAT(refused.error().message(), HasSubstr("was removed"));
+  });
+}
+
+TEST_F(LocalTemplatesTest, FilesOfATemplateThatIsGoneAreSwept) {
+  const std::string lost = folder_.path() + "/uploads/" + ours_.id + "/gone";
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const auto made = co_await of.create(ours_.id, {.name = "tools"});
+    const std::string id = made->view.id, hash(64, 'a');
+    const auto place = co_await of.upload_place(ours_.id, id, hash);
+    auto upload = co_await of.begin_upload(id, hash, place->expires, place->token);
+    EXPECT_TRUE((*upload)->keep().has_value());
+    std::filesystem::create_directories(lost);
+    std::ofstream(lost + "/" + hash) << "bytes";
+    const Status swept = co_await of.sweep();
+    EXPECT_TRUE(swept.has_value());
+    EXPECT_FALSE(std::filesystem::exists(lost));
+    const auto there = co_await of.upload_place(ours_.id, id, hash);
+    EXPECT_TRUE(there->present);
+  });
+}
+
 TEST_F(LocalTemplatesTest, OnlySoManyFilesComeAtOnce) {
   with([&](LocalTemplates& of) -> io::Async<void> {
     const auto made = co_await of.create(ours_.id, {.name = "tools"});
@@ -268,6 +555,12 @@ TEST_F(LocalTemplatesTest, OnlySoManyFilesComeAtOnce) {
       held.push_back(std::move(*upload));
     }
     EXPECT_EQ(held.size(), 16u);
+    // Which is nothing to another team.
+    const auto others = co_await of.create(theirs_.id, {.name = "tools"});
+    const auto their_place = co_await of.upload_place(theirs_.id, others->view.id, hash);
+    const auto theirs =
+        co_await of.begin_upload(others->view.id, hash, their_place->expires, their_place->token);
+    EXPECT_TRUE(theirs.has_value());
     held.clear();
     const auto again = co_await of.begin_upload(id, hash, place->expires, place->token);
     EXPECT_TRUE(again.has_value());

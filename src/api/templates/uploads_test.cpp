@@ -22,12 +22,18 @@ class UploadsTest : public testing::Test {
     EXPECT_TRUE(made.prepare().has_value());
     return made;
   }
-  static void put(const Uploads& uploads, const std::string& id, const std::string& hash,
+  static Uploads::Owner ours(const std::string& id) { return {.team = "ours", .id = id}; }
+  static Uploads::Owner theirs(const std::string& id) { return {.team = "theirs", .id = id}; }
+  static void put(const Uploads& uploads, const Uploads::Owner& owner, const std::string& hash,
                   const std::string& text) {
-    auto upload = uploads.begin(id, hash);
+    auto upload = uploads.begin(owner, hash);
     ASSERT_TRUE(upload.has_value()) << upload.error().message();
     ASSERT_TRUE((*upload)->append(text).has_value());
     ASSERT_TRUE((*upload)->keep().has_value());
+  }
+  void age(const char* path, int hours) const {
+    std::filesystem::last_write_time(
+        folder_ + path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
   }
   std::size_t files() const {
     std::size_t count = 0;
@@ -41,35 +47,35 @@ class UploadsTest : public testing::Test {
 
 TEST_F(UploadsTest, WhatIsKeptIsFoundUnderItsTemplateAndHash) {
   const Uploads all = uploads();
-  EXPECT_FALSE(all.find("t1", "h1").has_value());
-  put(all, "t1", "h1", "bytes");
-  const auto path = all.find("t1", "h1");
+  EXPECT_FALSE(all.find(ours("t1"), "h1").has_value());
+  put(all, ours("t1"), "h1", "bytes");
+  const auto path = all.find(ours("t1"), "h1");
   ASSERT_TRUE(path.has_value());
   std::string text;
   std::ifstream(*path) >> text;
   EXPECT_EQ(text, "bytes");
-  EXPECT_FALSE(all.find("t2", "h1").has_value());
-  all.forget("t1");
-  EXPECT_FALSE(all.find("t1", "h1").has_value());
+  EXPECT_FALSE(all.find(ours("t2"), "h1").has_value());
+  all.forget(ours("t1"));
+  EXPECT_FALSE(all.find(ours("t1"), "h1").has_value());
 }
 
 TEST_F(UploadsTest, WhatIsBrokenOffLeavesNothing) {
   const Uploads all = uploads();
   {
-    auto upload = all.begin("t1", "h1");
+    auto upload = all.begin(ours("t1"), "h1");
     ASSERT_TRUE((*upload)->append("a part").has_value());
     EXPECT_EQ(files(), 1u);
   }
   EXPECT_EQ(files(), 0u);
   // Of a server that died in the middle of one.
-  std::ofstream(folder_ + "/all/t1/h1.0123.part") << "a part";
+  std::ofstream(folder_ + "/all/ours/t1/h1.0123.part") << "a part";
   uploads();
   EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(UploadsTest, MoreThanAllowedIsRefused) {
-  const Uploads all = uploads({.file = 4, .total = 100});
-  auto upload = all.begin("t1", "h1");
+  const Uploads all = uploads({.file = 4, .team = 100, .total = 100});
+  auto upload = all.begin(ours("t1"), "h1");
   EXPECT_TRUE((*upload)->append("four").has_value());
   const auto more = (*upload)->append("x");
   ASSERT_FALSE(more.has_value());
@@ -77,25 +83,58 @@ TEST_F(UploadsTest, MoreThanAllowedIsRefused) {
 }
 
 TEST_F(UploadsTest, WhatWasUsedLongestAgoMakesRoom) {
-  const Uploads all = uploads({.file = 10, .total = 10});
-  put(all, "t1", "h1", "12345");
-  put(all, "t2", "h2", "12345");
-  const auto age = [&](const char* path, int hours) {
-    std::filesystem::last_write_time(
-        folder_ + path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
-  };
-  age("/all/t1/h1", 2);
-  age("/all/t2/h2", 3);
-  EXPECT_TRUE(all.find("t2", "h2").has_value());  // which is a use
-  put(all, "t3", "h3", "12345");
-  EXPECT_FALSE(all.find("t1", "h1").has_value());
-  EXPECT_TRUE(all.find("t2", "h2").has_value());
-  EXPECT_TRUE(all.find("t3", "h3").has_value());
+  const Uploads all = uploads({.file = 10, .team = 10, .total = 100});
+  put(all, ours("t1"), "h1", "12345");
+  put(all, ours("t2"), "h2", "12345");
+  age("/all/ours/t1/h1", 2);
+  age("/all/ours/t2/h2", 3);
+  EXPECT_TRUE(all.find(ours("t2"), "h2").has_value());  // which is a use
+  put(all, ours("t3"), "h3", "12345");
+  EXPECT_FALSE(all.find(ours("t1"), "h1").has_value());
+  EXPECT_TRUE(all.find(ours("t2"), "h2").has_value());
+  EXPECT_TRUE(all.find(ours("t3"), "h3").has_value());
+}
+
+TEST_F(UploadsTest, NoTeamPushesOutWhatAnotherSent) {
+  const Uploads all = uploads({.file = 10, .team = 100, .total = 20});
+  put(all, theirs("t9"), "h9", "12345");
+  age("/all/theirs/t9/h9", 9);
+  for (const char* hash : {"h1", "h2", "h3", "h4"}) put(all, ours("t1"), hash, "12345");
+  // However long ago: they have less.
+  EXPECT_TRUE(all.find(theirs("t9"), "h9").has_value());
+  EXPECT_EQ(files(), 4u);
+  // Of their own they have no more than a team may.
+  const Uploads small = uploads({.file = 10, .team = 10, .total = 100});
+  put(small, theirs("t8"), "h8", "12345");
+  EXPECT_EQ(small.owners().size(), 3u);
+  EXPECT_EQ(files(), 4u);  // two of each team
+}
+
+TEST_F(UploadsTest, WhatIsSentToATemplateThatGoesIsLeftNowhere) {
+  const Uploads all = uploads();
+  auto upload = all.begin(ours("t1"), "h1");
+  ASSERT_TRUE((*upload)->append("bytes").has_value());
+  EXPECT_EQ(all.owners(), std::vector<Uploads::Owner>{ours("t1")});
+  all.forget(ours("t1"));
+  const Status kept = (*upload)->keep();
+  EXPECT_EQ(kept.error().code(), Code::kNotFound);
+  EXPECT_EQ(files(), 0u);
+  EXPECT_TRUE(all.owners().empty());
+}
+
+TEST_F(UploadsTest, WhatAVersionKeptThatKnewNoTeamsGoes) {
+  uploads();
+  std::filesystem::create_directories(folder_ + "/all/t1");
+  std::ofstream(folder_ + "/all/t1/h1") << "bytes";
+  const Uploads all = uploads();
+  EXPECT_EQ(files(), 0u);
+  EXPECT_TRUE(all.owners().empty());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/all"));
 }
 
 TEST_F(UploadsTest, AFolderThatCannotBeMadeIsSaid) {
   EXPECT_FALSE(Uploads("/proc/none", {}).prepare().has_value());
-  EXPECT_FALSE(Uploads("/proc/none", {}).begin("t", "h").has_value());
+  EXPECT_FALSE(Uploads("/proc/none", {}).begin(ours("t"), "h").has_value());
 }
 
 }  // namespace
