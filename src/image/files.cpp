@@ -203,12 +203,17 @@ std::uint64_t begin_writing(int file_fd, std::uint64_t begun, std::uint64_t end)
 Status remove_tree_at(int directory_fd, const std::string& name) {
   TRY_ASSIGN(Removal first, remove_entry(directory_fd, name.c_str()));
   if (first == Removal::kGone) return {};
-  TRY_ASSIGN(Fd top, open_to_empty(directory_fd, name.c_str()));
+  // Another sweep may be at it too: what is not there any more is done.
+  auto opened = open_to_empty(directory_fd, name.c_str());
+  if (!opened.has_value() && opened.error().code() == Code::kNotFound) return {};
+  TRY_ASSIGN(const Fd top, std::move(opened));
   std::uint64_t counter = 0;
   // Every directory found below is emptied of files, and its own directories are moved up to the
   // top, so that the tree gets one level flatter with each pass and nothing recurses.
   auto empty_below = [&](const char* child) -> Status {
-    TRY_ASSIGN(Fd inner, open_to_empty(top.get(), child));
+    auto below = open_to_empty(top.get(), child);
+    if (!below.has_value() && below.error().code() == Code::kNotFound) return {};
+    TRY_ASSIGN(const Fd inner, std::move(below));
     return each_entry(inner.get(), [&](const char* entry) -> Status {
       TRY_ASSIGN(Removal removal, remove_entry(inner.get(), entry));
       if (removal == Removal::kGone) return {};
@@ -217,6 +222,7 @@ Status remove_tree_at(int directory_fd, const std::string& name) {
       for (;;) {
         const std::string moved = ".removed." + std::to_string(counter++);
         if (renameat2(inner.get(), entry, top.get(), moved.c_str(), RENAME_NOREPLACE) == 0) break;
+        if (errno == ENOENT) break;
         if (errno != EEXIST) return fail_errno("move " + std::string(entry));
       }
       return {};

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <string>
+#include <thread>
+
 #include "image/archive_for_test.h"
 
 namespace caisson::image {
@@ -97,6 +100,26 @@ TEST_F(Files, RemovesATreeOfAnyDepthAndClosedDirectories) {
   EXPECT_TRUE(remove_tree_at(fd_.get(), "absent").has_value());
   EXPECT_TRUE(list_directory(fd_.get())->empty());
   EXPECT_EQ(access("/usr", F_OK), 0);
+}
+
+TEST_F(Files, TwoMayRemoveATreeAtOnce) {
+  for (int round = 0; round < 20; ++round) {
+    const Fd tree = open_or_make_directory_at(fd_.get(), "tree").value();
+    for (int i = 0; i < 30; ++i) {
+      const Fd folder = open_or_make_directory_at(tree.get(), std::to_string(i)).value();
+      for (int j = 0; j < 10; ++j) {
+        const Fd below = open_or_make_directory_at(folder.get(), std::to_string(j)).value();
+        ASSERT_EQ(mkdirat(below.get(), "last", 0700), 0);
+      }
+    }
+    Status other;
+    std::thread second([&] { other = remove_tree_at(fd_.get(), "tree"); });
+    const Status first = remove_tree_at(fd_.get(), "tree");
+    second.join();
+    EXPECT_TRUE(first.has_value()) << first.error().message();
+    EXPECT_TRUE(other.has_value()) << other.error().message();
+    EXPECT_TRUE(list_directory(fd_.get())->empty());
+  }
 }
 
 }  // namespace
