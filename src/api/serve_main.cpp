@@ -235,6 +235,7 @@ Status Program::prepare_tls() {
 fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
   options.pool = Catalogue(loop_, ground_.host, config_).pool();
+  options.pool_in_use = config_.pool_in_use;
   options.find_template = [this](std::string team, std::string name) {
     return find_template(std::move(team), std::move(name));
   };

@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 42> kServeOptions = {{
+inline constexpr std::array<Option, 43> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -75,6 +75,9 @@ inline constexpr std::array<Option, 42> kServeOptions = {{
     {.name = "--max-privileges",
      .value = "PRIVILEGES",
      .help = "none or sudo: the most that commands of a sandbox may have."},
+    {.name = "--pool-in-use",
+     .value = "COUNT",
+     .help = "Sandboxes made ahead of templates that are in use, one of each."},
     {.name = "--builds-at-once", .value = "COUNT", .help = "Builds of templates at a time."},
     {.name = "--builds-team-at-once",
      .value = "COUNT",

@@ -42,7 +42,8 @@ class FakeHost final : public maker::Host {
 
   Result<maker::Made> make(const maker::Recipe& recipe) override {
     const std::lock_guard lock(mutex_);
-    if (refuse_) return fail(Error::precondition("this host makes no sandboxes now"));
+    if (refuse_ || recipe.image == refused_image_)
+      return fail(Error::precondition("this host makes no sandboxes now"));
     auto box = std::make_unique<Box>();
     std::string id = "box" + std::to_string(boxes_.size()) + "00000000";
     const sockaddr_un address = address_of(id);
@@ -130,6 +131,11 @@ class FakeHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     version_ = version;
     least_ = least;
+  }
+  // Nothing is made of this image any more.
+  void refuse_image(const std::string& image) {
+    const std::lock_guard lock(mutex_);
+    refused_image_ = image;
   }
   // Requests of this kind are refused.
   void refuse(proto::ControlOperation operation) {
@@ -252,6 +258,7 @@ class FakeHost final : public maker::Host {
   std::set<proto::ControlOperation> refused_, stalled_;
   std::map<proto::ControlOperation, std::vector<std::string>> told_;
   bool refuse_ = false;
+  std::string refused_image_ = "none";
   std::string snapshot_of_;
   std::vector<std::string> old_, dropped_;
   std::uint16_t version_ = proto::kVersion, least_ = proto::kMinVersion;

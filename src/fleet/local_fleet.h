@@ -34,6 +34,7 @@ struct Template {
 
 struct FleetOptions {
   Pool::Sizes pool;
+  std::size_t pool_in_use = 0;  // Pool::Options::places
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
   // Error: not_found (the team). On the loop, as above.

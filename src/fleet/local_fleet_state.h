@@ -32,7 +32,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
         host(of),
         options(std::move(chosen)),
         records(std::move(kept)),
-        pool(owner, options.pool, of) {}
+        pool(owner, options.pool, of, {.places = options.pool_in_use}) {}
 
   io::Loop& loop;
   Host& host;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -18,19 +19,29 @@ constexpr std::size_t kReservePart = 4;
 // A sandbox that is ready is told so often that it is still wanted: a server that dies leaves none.
 constexpr auto kRenewEvery = kUnclaimed / 4;
 constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{30'000};
+// Of recipes that were taken of late so many are remembered: they are clients' to invent.
+constexpr std::size_t kMostRemembered = 256;
 
 }  // namespace
 
 struct Pool::State : std::enable_shared_from_this<Pool::State> {
-  State(io::Loop& owner, Sizes wanted, Host& makes, io::Clock::duration calm)
-      : loop(owner), sizes(std::move(wanted)), host(makes), quiet(calm), made_one(owner) {}
+  State(io::Loop& owner, Sizes wanted, Host& makes, Options chosen)
+      : loop(owner), sizes(std::move(wanted)), host(makes), options(chosen), made_one(owner) {}
+
+  struct Use {
+    io::Clock::time_point last;
+    std::uint64_t times = 0;
+  };
 
   io::Loop& loop;
   const Sizes sizes;
   Host& host;
-  const io::Clock::duration quiet;
+  const Options options;
+  std::map<Recipe, Use> uses;  // of recipes that `sizes` lacks
+  std::set<Recipe> in_use;     // of these, those that have a place
   std::map<Recipe, std::deque<Ready>> ready;
   std::map<Recipe, std::size_t> under_way;
+  std::vector<std::shared_ptr<BoxClient>> leaving;  // told to end, not gone yet
   std::size_t making = 0;
   std::size_t waiting = 0;  // takers for whom one is made
   std::optional<io::Clock::time_point> last_take;
@@ -42,9 +53,17 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   io::Event made_one;  // or failed to
 
   io::Async<Result<Ready>> prepare(Recipe recipe);
+  // Remembers that it was taken.
+  void note_use(const Recipe& recipe);
+  // Gives the places to the recipes that were taken last, and ends what is ready of others.
+  void give_places();
   // Starts what is missing and may be made now.
   void refill();
-  bool is_quiet() const { return !last_take.has_value() || io::Clock::now() - *last_take >= quiet; }
+  // Of one recipe, of which so many are wanted, until `making` is `most`.
+  void refill(const Recipe& recipe, std::size_t wanted, std::size_t most);
+  bool is_quiet() const {
+    return !last_take.has_value() || io::Clock::now() - *last_take >= options.quiet;
+  }
   static io::Async<void> refill_when_quiet(std::shared_ptr<State> self);
   static io::Async<void> fill_one(std::shared_ptr<State> self, Recipe recipe);
   static io::Async<void> pause_then_refill(std::shared_ptr<State> self);
@@ -70,6 +89,12 @@ io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe
   self->made_one.notify();
   if (!made.has_value()) {
     ++self->totals.failed_total;
+    // Its template may be gone, which is no reason to hold up the operator's.
+    if (self->uses.erase(recipe) > 0) {
+      self->give_places();
+      self->refill();
+      co_return;
+    }
     if (!self->pausing && !self->closed) {
       self->pausing = true;
       self->loop.spawn(pause_then_refill(self));
@@ -89,6 +114,7 @@ io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe
     });
   });
   self->ready[recipe].push_back(std::move(*made));
+  self->give_places();  // it may have lost its own meanwhile
   self->refill();
 }
 
@@ -102,6 +128,8 @@ io::Async<void> Pool::State::pause_then_refill(std::shared_ptr<State> self) {
 io::Async<void> Pool::State::renew(std::shared_ptr<State> self) {
   while (!self->closed) {
     co_await io::Loop::sleep(kRenewEvery);
+    self->give_places();
+    self->refill();
     for (auto& [recipe, row] : self->ready) {
       for (Ready& one : row) {
         auto ask = [](std::shared_ptr<BoxClient> client) -> io::Async<void> {
@@ -117,9 +145,58 @@ io::Async<void> Pool::State::renew(std::shared_ptr<State> self) {
 
 io::Async<void> Pool::State::refill_when_quiet(std::shared_ptr<State> self) {
   while (!self->closed && !self->is_quiet())
-    co_await io::Loop::sleep(*self->last_take + self->quiet - io::Clock::now());
+    co_await io::Loop::sleep(*self->last_take + self->options.quiet - io::Clock::now());
   self->waits_for_quiet = false;
   self->refill();
+}
+
+void Pool::State::note_use(const Recipe& recipe) {
+  if (options.places == 0 || sizes.contains(recipe)) return;
+  Use& use = uses[recipe];
+  const auto now = io::Clock::now();
+  // What was taken long ago says nothing of now.
+  use.times = now - use.last > options.in_use ? 1 : use.times + 1;
+  use.last = now;
+  if (uses.size() <= kMostRemembered) return;
+  uses.erase(
+      std::ranges::min_element(uses, {}, [](const auto& entry) { return entry.second.last; }));
+}
+
+void Pool::State::give_places() {
+  if (options.places == 0 || closed) return;
+  // One time is no use yet: whoever asks for something of his own asks for it once.
+  constexpr std::uint64_t kUses = 2;
+  const auto now = io::Clock::now();
+  std::erase_if(uses, [&](const auto& entry) { return now - entry.second.last > options.in_use; });
+  std::vector<std::pair<io::Clock::time_point, Recipe>> latest;
+  for (const auto& [recipe, use] : uses)
+    if (use.times >= kUses) latest.emplace_back(use.last, recipe);
+  std::ranges::sort(latest, std::ranges::greater(), [](const auto& one) { return one.first; });
+  if (latest.size() > options.places) latest.resize(options.places);
+  in_use.clear();
+  for (auto& [last, recipe] : latest) in_use.insert(std::move(recipe));
+  for (auto row = ready.begin(); row != ready.end();) {
+    if (sizes.contains(row->first) || in_use.contains(row->first)) {
+      ++row;
+      continue;
+    }
+    for (Ready& one : row->second) {
+      one.client->on_gone(nullptr);
+      one.client->shutdown();
+      leaving.push_back(std::move(one.client));
+    }
+    row = ready.erase(row);
+  }
+  std::erase_if(leaving, [](const auto& client) { return client->gone(); });
+  std::erase_if(under_way, [](const auto& entry) { return entry.second == 0; });
+}
+
+void Pool::State::refill(const Recipe& recipe, std::size_t wanted, std::size_t most) {
+  while (making < most && ready[recipe].size() + under_way[recipe] < wanted) {
+    ++making;
+    ++under_way[recipe];
+    loop.spawn(fill_one(shared_from_this(), recipe));
+  }
 }
 
 void Pool::State::refill() {
@@ -132,17 +209,15 @@ void Pool::State::refill() {
   }
   const std::size_t most = calm ? kMostMaking : 1;
   for (const auto& [recipe, wanted] : sizes) {
-    const std::size_t enough = calm ? wanted : (wanted + kReservePart - 1) / kReservePart;
-    while (making < most && ready[recipe].size() + under_way[recipe] < enough) {
-      ++making;
-      ++under_way[recipe];
-      loop.spawn(fill_one(shared_from_this(), recipe));
-    }
+    refill(recipe, calm ? wanted : (wanted + kReservePart - 1) / kReservePart, most);
   }
+  // These are made when nothing else is to be done: nobody has asked for them.
+  if (calm)
+    for (const Recipe& recipe : in_use) refill(recipe, 1, most);
 }
 
-Pool::Pool(io::Loop& loop, Sizes sizes, Host& host, io::Clock::duration quiet)
-    : state_(std::make_shared<State>(loop, std::move(sizes), host, quiet)) {}
+Pool::Pool(io::Loop& loop, Sizes sizes, Host& host, Options options)
+    : state_(std::make_shared<State>(loop, std::move(sizes), host, options)) {}
 
 void Pool::start() {
   state_->started = true;
@@ -171,6 +246,8 @@ io::Async<void> Pool::close(io::Clock::duration time) {
   for (auto& [recipe, row] : all) {
     for (Ready& one : row) co_await one.client->wait_gone_until(until);
   }
+  for (const auto& client : std::exchange(state->leaving, {}))
+    co_await client->wait_gone_until(until);
   // Those that are being made end as soon as they can.
   while (state->making > 0 && io::Clock::now() < until) co_await state->made_one.wait_until(until);
 }
@@ -178,6 +255,8 @@ io::Async<void> Pool::close(io::Clock::duration time) {
 io::Async<Result<Ready>> Pool::take(Recipe recipe) {
   const std::shared_ptr<State> state = state_;
   state->last_take = io::Clock::now();
+  state->note_use(recipe);
+  state->give_places();
   const auto row = state->ready.find(recipe);
   if (row != state->ready.end()) {
     state->forget_dead(row->second);
@@ -204,6 +283,7 @@ Pool::Counts Pool::counts() const {
   counts.making = state_->making;
   for (const auto& [recipe, row] : state_->ready) counts.ready += row.size();
   for (const auto& [recipe, wanted] : state_->sizes) counts.wanted += wanted;
+  counts.wanted += state_->in_use.size();
   return counts;
 }
 

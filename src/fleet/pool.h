@@ -5,8 +5,12 @@
 // few at a time, and after a failure not before a pause that doubles. Making one takes as much of
 // the processors as several commands do: as long as sandboxes are taken, and for a moment
 // afterwards, only a quarter of the pool is kept filled, one after another. A sandbox that ended by
-// itself is noticed and replaced. What was not taken when the pool is dropped is ended. Belongs to
-// the loop.
+// itself is noticed and replaced. What was not taken when the pool is dropped is ended.
+//
+// Beside these there are some places for whatever else is in use, as the templates are that teams
+// have built: a recipe of which sandboxes were taken twice in ten minutes has one ready, as long as
+// it is taken now and then. Where more recipes are in use than there are places, those give way
+// that were taken longest ago. Belongs to the loop.
 #pragma once
 
 #include <chrono>
@@ -31,11 +35,16 @@ class Pool {
   // How many of each recipe are kept ready.
   using Sizes = std::map<Recipe, std::size_t>;
 
-  // How long after the last one was taken the pool is filled again: longer than a first command.
-  static constexpr std::chrono::milliseconds kQuiet{200};
+  struct Options {
+    // How long after the last one was taken the pool is filled again: longer than a first command.
+    io::Clock::duration quiet = std::chrono::milliseconds(200);
+    std::size_t places = 0;  // for recipes in use that `sizes` lacks
+    // How long a recipe that nobody takes is in use.
+    io::Clock::duration in_use = std::chrono::minutes(10);
+  };
 
   // The host outlives the loop.
-  Pool(io::Loop& loop, Sizes sizes, Host& host, io::Clock::duration quiet = kQuiet);
+  Pool(io::Loop& loop, Sizes sizes, Host& host, Options options);
   ~Pool();
   // Before this nothing is made ahead.
   void start();

@@ -16,7 +16,18 @@ class PoolTest : public testing::Test {
   template <typename Body>
   void with_pool(std::size_t size, io::Clock::duration quiet, Body body) {
     io::Loop loop(2);
-    Pool pool(loop, {{kRecipe, size}}, host_, quiet);
+    with_pool(loop, {{kRecipe, size}}, {.quiet = quiet}, std::move(body));
+  }
+  // With places for others.
+  template <typename Body>
+  void with_places(std::size_t places, io::Clock::duration in_use, Body body) {
+    io::Loop loop(2);
+    with_pool(loop, {}, {.quiet = milliseconds(0), .places = places, .in_use = in_use},
+              std::move(body));
+  }
+  template <typename Body>
+  void with_pool(io::Loop& loop, Pool::Sizes sizes, Pool::Options options, Body body) {
+    Pool pool(loop, std::move(sizes), host_, options);
     auto task = [](io::Loop& on, Pool& of, Body& run) -> io::Async<void> {
       of.start();
       co_await run(of);
@@ -28,9 +39,9 @@ class PoolTest : public testing::Test {
   }
 
   // Takes so many and ends them.
-  static io::Async<void> take(Pool& pool, std::size_t count) {
+  static io::Async<void> take(Pool& pool, std::size_t count, Recipe recipe = kRecipe) {
     for (std::size_t i = 0; i < count; ++i) {
-      auto taken = co_await pool.take(kRecipe);
+      auto taken = co_await pool.take(recipe);
       EXPECT_TRUE(taken.has_value());
       if (!taken.has_value()) co_return;
       taken->client->shutdown();
@@ -43,7 +54,8 @@ class PoolTest : public testing::Test {
     co_return pool.counts().ready == count;
   }
 
-  static inline const Recipe kRecipe{.image = "user"};
+  static inline const Recipe kRecipe{.image = "user"}, kOther{.image = "other"},
+      kThird{.image = "third"};
   FakeHost host_;
 };
 
@@ -78,6 +90,87 @@ TEST_F(PoolTest, MakesOneForWhoFindsNone) {
     EXPECT_EQ(pool.counts().missed_total, 2u);
   });
   EXPECT_EQ(host_.made(), 2u);
+}
+
+TEST_F(PoolTest, WhatIsTakenAgainIsMadeAhead) {
+  with_places(2, hours(1), [this](Pool& pool) -> io::Async<void> {
+    co_await take(pool, 1, kOther);
+    EXPECT_EQ(pool.counts().wanted, 0u);  // once is no use yet
+    co_await take(pool, 1, kOther);
+    EXPECT_EQ(pool.counts().wanted, 1u);
+    bool there = co_await until_ready(pool, 1);
+    EXPECT_TRUE(there);
+    EXPECT_EQ(host_.made(), 3u);
+    co_await take(pool, 1, kOther);
+    EXPECT_EQ(pool.counts().taken_total, 1u);
+    there = co_await until_ready(pool, 1);
+    EXPECT_TRUE(there);
+    EXPECT_EQ(host_.made(), 4u);
+  });
+}
+
+TEST_F(PoolTest, WhatWasTakenLongestAgoGivesItsPlace) {
+  with_places(1, hours(1), [](Pool& pool) -> io::Async<void> {
+    co_await take(pool, 2, kOther);
+    bool there = co_await until_ready(pool, 1);
+    EXPECT_TRUE(there);
+    co_await take(pool, 2, kThird);
+    there = co_await until_ready(pool, 1);
+    EXPECT_TRUE(there);
+    EXPECT_EQ(pool.counts().wanted, 1u);
+    const auto taken = pool.counts().taken_total;
+    co_await take(pool, 1, kThird);
+    EXPECT_EQ(pool.counts().taken_total, taken + 1);
+    co_await take(pool, 1, kOther);  // its place was given away
+    EXPECT_EQ(pool.counts().taken_total, taken + 1);
+  });
+}
+
+TEST_F(PoolTest, WhatNobodyTakesAnyMoreLosesItsPlace) {
+  with_places(2, std::chrono::seconds(2), [](Pool& pool) -> io::Async<void> {
+    co_await take(pool, 2, kOther);
+    const bool there = co_await until_ready(pool, 1);
+    EXPECT_TRUE(there);
+    // It is found out when something is taken; each of these is taken once alone.
+    for (int i = 0; i < 1000 && pool.counts().wanted > 0; ++i) {
+      co_await io::Loop::sleep(milliseconds(20));
+      co_await take(pool, 1, Recipe{.image = "image" + std::to_string(i)});
+    }
+    EXPECT_EQ(pool.counts().ready, 0u);
+    EXPECT_EQ(pool.counts().wanted, 0u);
+  });
+}
+
+TEST_F(PoolTest, WithoutPlacesNothingElseIsMadeAhead) {
+  with_places(0, hours(1), [](Pool& pool) -> io::Async<void> {
+    co_await take(pool, 3, kOther);
+    EXPECT_EQ(pool.counts().wanted, 0u);
+    EXPECT_EQ(pool.counts().missed_total, 3u);
+  });
+  EXPECT_EQ(host_.made(), 3u);
+}
+
+TEST_F(PoolTest, WhatCannotBeMadeAnyMoreHoldsUpNobody) {
+  io::Loop loop(2);
+  with_pool(loop, {{kRecipe, 1}}, {.quiet = milliseconds(0), .places = 1},
+            [this](Pool& pool) -> io::Async<void> {
+              co_await take(pool, 2, kOther);
+              bool there = co_await until_ready(pool, 2);
+              EXPECT_TRUE(there);
+              host_.refuse_image("other");
+              auto taken = co_await pool.take(kOther);  // the one that is ready
+              EXPECT_TRUE(taken.has_value());
+              for (int i = 0; i < 5000 && pool.counts().wanted != 1; ++i)
+                co_await io::Loop::sleep(milliseconds(2));
+              EXPECT_EQ(pool.counts().wanted, 1u);
+              EXPECT_EQ(pool.counts().failed_total, 1u);
+              // Without the pause that follows a failure of the operator's own.
+              co_await take(pool, 1);
+              there = co_await until_ready(pool, 1);
+              EXPECT_TRUE(there);
+              taken->client->shutdown();
+              co_await taken->client->wait_gone();
+            });
 }
 
 }  // namespace

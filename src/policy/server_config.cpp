@@ -377,6 +377,9 @@ constexpr std::array kFields = {
           [](const ServerConfig& config) {
             return print_map(config.pool, [](std::uint32_t n) { return std::to_string(n); });
           }},
+    count<[](auto& c) -> auto& { return c.pool_in_use; }, 0, kMaxPool>(
+        {"pool_in_use", "--pool-in-use", "COUNT",
+         "Sandboxes made ahead of templates that are in use, one of each."}),
     count<[](auto& c) -> auto& { return c.builds.at_once; }, 1, 256>(
         {"builds.at_once", "--builds-at-once", "COUNT", "Builds of templates at a time."}),
     count<[](auto& c) -> auto& { return c.builds.team_at_once; }, 1, 256>(

@@ -19,6 +19,7 @@
 //               profile: default,     default, browser or debug, of system calls
 //               privileges: sudo}     none or sudo; E2B's clients need sudo
 //   pool: {base: 4}                     templates of which so many sandboxes are made ahead
+//   pool_in_use: 4                      made ahead of other templates that are in use, one of each
 //   builds:                             of templates, by clients
 //     at_once: 4
 //     team_at_once: 3                   of them, of one team
@@ -122,6 +123,7 @@ struct ServerConfig {
   SyscallProfile most_profile = SyscallProfile::kDefault;
   Privileges most_privileges = Privileges::kSudo;
   std::map<std::string, std::uint32_t> pool;
+  std::uint32_t pool_in_use = 0;
   BuildConfig builds;
   std::uint32_t max_sandboxes = 1000;
   std::optional<std::uint32_t> max_paused;  // nullopt: as max_sandboxes

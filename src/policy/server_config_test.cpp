@@ -34,6 +34,7 @@ limits:
   default: {cpus: 0.5, memory: 256MiB, disk: 2GB, pids: 100, lifetime: 90s}
   maximum: {cpus: 4, memory: 1GiB, disk: unlimited, pids: 1k, lifetime: unlimited, profile: browser}
 pool: {base: 4}
+pool_in_use: 6
 builds:
   at_once: 2
   team_at_once: 1
@@ -75,6 +76,7 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->most_profile, SyscallProfile::kBrowser);
   EXPECT_EQ(config->most_privileges, Privileges::kSudo);
   EXPECT_EQ(config->pool.at("base"), 4u);
+  EXPECT_EQ(config->pool_in_use, 6u);
   EXPECT_EQ(config->builds, (BuildConfig{.at_once = 2,
                                          .team_at_once = 1,
                                          .team_most = 7,

@@ -296,7 +296,7 @@ class Bounds(Client):
 
     @classmethod
     def setUpClass(cls):
-        context = serve_lab.fresh(arguments=("--builds-at-once", "1", "--builds-team-most", "2", "--build-cache", "1MiB"))
+        context = serve_lab.fresh(arguments=("--builds-at-once", "1", "--builds-team-most", "2", "--build-cache", "1MiB", "--pool-in-use", "1"))
         cls.server = context.__enter__()
         cls.addClassCleanup(context.__exit__, None, None, None)
         cls.teams = 0
@@ -373,6 +373,19 @@ class Bounds(Client):
         entries = self.finished(self.built("large", order))[1]
         cached = {entry["step"] for entry in entries if entry["message"] == "taken from the cache"}
         self.assertEqual(cached, {"base"}, entries)
+
+    def test_a_template_that_is_in_use_has_a_sandbox_ready(self):
+        def metric(name):
+            text = self.ask("GET", "/metrics")[1].decode()
+            return int(float(next(line.split()[1] for line in text.splitlines() if line.startswith(f"caisson_pool_{name} "))))
+
+        taken = metric("taken_total")
+        for _ in range(2):
+            self.sandbox("base")
+        self.assertTrue(harness.wait_until(lambda: metric("ready") == 1, 30))
+        sandbox = self.sandbox("base")
+        self.assertEqual(metric("taken_total"), taken + 1)
+        self.assertEqual(self.ask("GET", f"/sandboxes/{sandbox['sandboxID']}")[1]["state"], "running")
 
     def test_an_image_goes_with_the_last_sandbox_that_was_made_of_it(self):
         made = self.built("leaving", {"fromImage": "base", "steps": [{"type": "RUN", "args": ["echo mine > /tmp/x"]}]})
