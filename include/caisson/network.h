@@ -15,8 +15,9 @@
 namespace caisson::policy {
 
 // What holds where no rule matches. deny: nothing leaves. allow-public: every global unicast
-// address may be reached, by TLS with a server name (ports 443) and by plain HTTP (80), never what
-// the floor keeps.
+// address may be reached, on every port, never what the floor keeps. Where some rule denies hosts
+// by name, only what says its name is reached so: TLS with a server name and HTTP, not bare
+// addresses.
 enum class NetworkDefault { kDeny, kAllowPublic };
 // All matching rules that deny win; otherwise the first matching one that allows.
 enum class RuleAction { kAllow, kDeny };
@@ -45,8 +46,8 @@ struct NetworkRule {
   RuleAction action = RuleAction::kAllow;
   // A name, *.NAME (what is below NAME), **.NAME (NAME and what is below), or an address.
   std::vector<std::string> hosts;
-  // Address ranges; one that allows lifts the floor for exactly these addresses on exactly its
-  // ports.
+  // Address ranges; one that allows lifts the floor for what this rule allows. This host's own
+  // addresses and what clouds give their machines must be named one by one.
   std::vector<std::string> cidrs;
   // 1 to 65535. Empty: 443 for splice, 80 for plaintext, any port of a rule that denies.
   std::vector<std::uint16_t> ports;
@@ -84,6 +85,7 @@ struct NetworkPolicy {
 
 // What a sandbox's gateway did.
 struct NetworkReport {
+  bool complete = true;  // false: the gateway ended before its sandbox, and the rest is not known
   std::uint64_t connections = 0;               // and requests, that were let through
   std::uint64_t bytes_up = 0, bytes_down = 0;  // from and to the sandbox
   std::uint64_t refused = 0;                   // connections and requests that were not

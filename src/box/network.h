@@ -12,10 +12,13 @@
 
 namespace caisson::box {
 
-// `audit_fd`: where the gateway's records go; -1: nowhere. Borrowed for the call.
+// It gets ready while the sandbox is made. `audit_fd`: a regular file where the gateway's records
+// go; -1: nowhere. Borrowed for the call.
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
-                                                              wall::Gateway sockets, int audit_fd);
+                                                              int audit_fd);
+// Returns when it serves the sandbox's sockets.
+Status open_gateway(egress::GatewayProcess& gateway, wall::Gateway sockets);
 // Ends it and says what it did.
 policy::NetworkReport end_gateway(egress::GatewayProcess& gateway);
 

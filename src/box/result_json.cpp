@@ -80,6 +80,7 @@ std::string result_line(const RunResult& result, const ResultContext& context) {
 
 json::Value network_value(const policy::NetworkReport& report) {
   json::Value value = json::Value::object();
+  value.set("complete", report.complete);
   value.set("connections", report.connections).set("bytes_up", report.bytes_up);
   value.set("bytes_down", report.bytes_down).set("refused", report.refused);
   json::Value refusals = json::Value::array();

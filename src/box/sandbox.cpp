@@ -364,8 +364,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   plan.egress = options.egress_listener ? 1 : 0;
   if (networked || options.gateway == CreateOptions::Gateway::kYes)
     plan.network = wall::PlanNetwork::kGateway;
-  // What is copied in has to be there before the command is.
-  const Command* first = copied.empty() ? options.first_command : nullptr;
+  // What is copied in has to be there before the command is, and the gateway too.
+  const bool at_once = copied.empty() && !networked;
+  const Command* first = at_once ? options.first_command : nullptr;
   plan.single = first != nullptr && options.only_command && spec->outputs.empty() ? 1 : 0;
   info.id = plan.id;
   info.wall = kWallName;
@@ -388,6 +389,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
       state->image_in_use.push_back(std::move(lower.in_use));
   }
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
+  if (networked) {
+    TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network, options.audit_fd));
+  }
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));
   if (first != nullptr) {
@@ -398,10 +402,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   }
   TRY_ASSIGN(wall::Handouts handouts, launch.await_up());
   TRY(state->take_handouts(std::move(handouts), plan));
-  if (networked) {
-    TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network,
-                                                  std::move(state->gateway), options.audit_fd));
-  }
+  if (networked) TRY(box::open_gateway(*state->network, std::move(state->gateway)));
   state->launch.emplace(std::move(launch));
   auto filled = state->copy_grants(spec.values(), copied);
   Sandbox sandbox(std::move(state));

@@ -203,6 +203,8 @@ int run_attached(Host& host, const SandboxSpec& spec, const Command& command,
   if (!report.quiet) {
     const std::string sentence = box::verdict_sentence(result->outcome);
     if (!sentence.empty()) say(sentence);
+    if (sandbox->network_report() != nullptr && !sandbox->network_report()->complete)
+      say("the network gateway ended early; from then on nothing was let through");
     if (status != 0 && sandbox->network_report() != nullptr)
       for (const std::string& line : refused_targets(*sandbox->network_report())) say(line);
     if (status != 0)
@@ -259,6 +261,8 @@ int run_run(const Parsed& parsed, Host& host) {
     write_all(1, policy::print_spec(*spec, policy::Format::kYaml));
     return 0;
   }
+  if (report.audit_file.valid() && !(*spec)->network.has_value())
+    return fail_run(Error::invalid("--audit: there is nothing to record without --net"), report);
   auto input = open_input(parsed);
   if (!input.has_value()) return fail_run(input.error(), report);
   Command command;

@@ -35,27 +35,37 @@ Result<Fd> file_of(std::string_view text) {
 
 }  // namespace
 
-Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(GatewayStart start) {
+Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string& sandbox,
+                                                              const policy::NetworkPolicy& policy,
+                                                              Fd audit) {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
-  TRY_ASSIGN(const Fd policy, file_of(json::serialize(policy::network_tree(start.policy))));
+  TRY_ASSIGN(const Fd text, file_of(json::serialize(policy::network_tree(policy))));
   std::unique_ptr<GatewayProcess> gateway(new GatewayProcess());
   gateway->control_ = std::move(sockets.ours);
   TRY(gateway->child_.start(program, {program, std::to_string(::getpid())},
                             std::array{sockets.theirs.get()}));
-  sockets.theirs.reset();
-  std::vector<int> descriptors = {start.tcp.get(), start.dns_udp.get(), start.dns_tcp.get(),
-                                  policy.get()};
-  if (start.audit.valid()) descriptors.push_back(start.audit.get());
-  TRY(sys::send_message(gateway->control_.get(), start.sandbox, descriptors));
-  TRY_ASSIGN(const std::string word, gateway->receive());
-  if (word.empty()) return fail(Error::internal("the gateway ended without a word"));
-  if (word[0] != kGatewayReady)
-    return fail(Error::precondition("the gateway cannot start: " + word.substr(1)));
+  std::vector<int> descriptors = {text.get()};
+  if (audit.valid()) descriptors.push_back(audit.get());
+  TRY(sys::send_message(gateway->control_.get(), sandbox, descriptors));
   return gateway;
 }
 
 GatewayProcess::~GatewayProcess() = default;
+
+Status GatewayProcess::serve(GatewayDescriptors sockets) {
+  const std::array descriptors = {sockets.tcp.get(), sockets.dns_udp.get(), sockets.dns_tcp.get()};
+  const Status sent =
+      sys::send_message(control_.get(), std::string_view(&kGatewayServe, 1), descriptors);
+  // Where it has ended already, its last word says why.
+  TRY_ASSIGN(const std::string word, receive());
+  if (word.starts_with(kGatewayFailed))
+    return fail(Error::precondition("the gateway cannot start: " + word.substr(1)));
+  TRY(sent);
+  if (!word.starts_with(kGatewayReady))
+    return fail(Error::internal("the gateway ended without a word"));
+  return {};
+}
 
 Result<std::string> GatewayProcess::receive() {
   pollfd entry{control_.get(), POLLIN, 0};
@@ -65,18 +75,14 @@ Result<std::string> GatewayProcess::receive() {
   return std::move(message.bytes);
 }
 
-Report GatewayProcess::stop() {
-  Report report;
-  if (::shutdown(control_.get(), SHUT_WR) == 0) {
-    const auto word = receive();
-    if (word.has_value() && word->starts_with(kGatewayDone)) {
-      auto told = decode_report(std::string_view(*word).substr(1));
-      if (told.has_value()) report = std::move(*told);
-    }
-  }
+Result<Report> GatewayProcess::stop() {
+  Result<std::string> word = fail(Error::unavailable("the gateway has ended before its sandbox"));
+  if (::shutdown(control_.get(), SHUT_WR) == 0) word = receive();
   control_.reset();
   (void)child_.end();
-  return report;
+  if (!word.has_value() || !word->starts_with(kGatewayDone))
+    return fail(Error::unavailable("the gateway has ended before its sandbox"));
+  return decode_report(std::string_view(*word).substr(1));
 }
 
 }  // namespace caisson::egress

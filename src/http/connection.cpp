@@ -29,9 +29,9 @@ constexpr std::chrono::seconds kLingerTime{2};
 Connection::Connection(std::shared_ptr<Server::State> server, std::unique_ptr<io::Stream> stream,
                        Server::Transport transport, Handler handler)
     : server_(std::move(server)),
+      handler_(std::move(handler)),
       stream_(std::move(stream)),
       transport_(transport),
-      handler_(std::move(handler)),
       changed_(server_->loop) {
   server_->connections.push_back(this);
   place_ = std::prev(server_->connections.end());

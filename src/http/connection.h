@@ -73,9 +73,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void lost();
 
   std::shared_ptr<Server::State> server_;
+  // Before the stream, which may stand on what the handler holds, and so ends after it.
+  const Handler handler_;
   std::unique_ptr<io::Stream> stream_;
   const Server::Transport transport_;
-  const Handler handler_;
   std::string buffer_;
   io::Event changed_;         // a read ended, the client has gone, a request has ended
   std::uint64_t number_ = 0;  // of the request that is being served

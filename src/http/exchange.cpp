@@ -307,7 +307,7 @@ Async<Result<Exchange::Upgraded>> ServerExchange::upgrade(ResponseHead head) {
     co_return fail(Error::precondition("the connection is being read already"));
   head.headers.remove("content-length").remove("transfer-encoding").remove("connection");
   if (head.status == 101) head.headers.add("Connection", "Upgrade");
-  head.headers.set("X-Request-Id", id_);
+  if (connection_->server().limits.request_ids) head.headers.set("X-Request-Id", id_);
   CO_TRY_ASSIGN(const std::string bytes, encode(head));
   begun_ = true;
   answer_ = Answer::kUpgraded;

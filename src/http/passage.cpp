@@ -128,6 +128,7 @@ io::Async<Status> Passage::receive_answer() {
   // The version is of who sends it: to our client that is us.
   answer.head.minor_version = 1;
   if (answer.head.status == 101) {
+    if (options_.on_answer) options_.on_answer(answer.head);
     if (!upgrades_) co_return fail(Error::invalid("it changes the protocol unasked"));
     co_return co_await tunnel(std::move(answer.head));
   }

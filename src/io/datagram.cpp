@@ -14,9 +14,9 @@ constexpr std::chrono::milliseconds kPause{100};
 
 Async<Result<DatagramSocket::Datagram>> receive_on(std::shared_ptr<Pollable> socket,
                                                    std::size_t most) {
-  co_await Pollable::take_turn(socket);
   DatagramSocket::Datagram datagram;
   for (;;) {
+    co_await Pollable::take_turn(socket);
     if (socket->closed()) co_return fail(closed_error());
     auto from = std::make_shared<SocketAddress>();
     from->length = sizeof(from->storage);
@@ -37,8 +37,9 @@ Async<Result<DatagramSocket::Datagram>> receive_on(std::shared_ptr<Pollable> soc
       CO_TRY(co_await Pollable::wait(socket, Pollable::Direction::kIn, {}));
       continue;
     }
-    // What an earlier answer met on its way (an ICMP error), or no memory: it may pass.
-    if (errno == ENOMEM || errno == ENOBUFS) co_await Pollable::pause(socket, kPause);
+    // What an earlier answer met on its way comes once; anything else may pass.
+    if (errno != ECONNREFUSED && errno != EHOSTUNREACH && errno != ENETUNREACH)
+      co_await Pollable::pause(socket, kPause);
   }
 }
 

@@ -217,7 +217,9 @@ constexpr std::array<Key, 18> kKeys = {{
     {"secrets", read_secrets},
 }};
 
-Node tree_of(const json::Value& value) {
+}  // namespace
+
+Node tree_of_json(const json::Value& value) {
   Node node;
   switch (value.kind()) {
     case json::Value::Kind::kNull:
@@ -245,26 +247,24 @@ Node tree_of(const json::Value& value) {
       break;
     case json::Value::Kind::kArray:
       node.kind = Node::Kind::kList;
-      for (const json::Value& item : *value.as_array()) node.items.push_back(tree_of(item));
+      for (const json::Value& item : *value.as_array()) node.items.push_back(tree_of_json(item));
       break;
     case json::Value::Kind::kObject:
       node.kind = Node::Kind::kMap;
       for (const json::Member& member : *value.as_object()) {
         node.keys.push_back(member.key);
-        node.items.push_back(tree_of(member.value));
+        node.items.push_back(tree_of_json(member.value));
       }
       break;
   }
   return node;
 }
 
-}  // namespace
-
 Result<Node> parse_json_tree(std::string_view text, std::string_view what) {
   auto value = json::parse(
       text, {.bytes = kMaxDocumentBytes, .depth = kMaxDocumentDepth, .values = kMaxDocumentNodes});
   if (!value.has_value()) return fail(std::move(value.error()).with(what));
-  return tree_of(*value);
+  return tree_of_json(*value);
 }
 
 Result<SpecValues> parse_spec(std::string_view text, Format format) {

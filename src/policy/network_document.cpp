@@ -318,4 +318,13 @@ Result<NetworkPolicy> parse_network_policy(std::string_view text, Format format)
   return values;
 }
 
+Result<NetworkPolicy> parse_written_network_policy(std::string_view text) {
+  constexpr std::size_t kLarger = 16;
+  TRY_ASSIGN(const json::Value value, json::parse(text, {.bytes = kLarger * kMaxDocumentBytes,
+                                                         .depth = kMaxDocumentDepth,
+                                                         .values = kLarger * kMaxDocumentNodes}));
+  TRY_ASSIGN(const std::optional<NetworkPolicy> policy, read_network(tree_of_json(value), ""));
+  return policy.value_or(NetworkPolicy());
+}
+
 }  // namespace caisson::policy

@@ -26,5 +26,8 @@ json::Value network_tree(const std::optional<NetworkPolicy>& policy);
 // `network` as in a spec. Error: invalid_argument with line, key, found and allowed; also of what
 // CompiledNetwork refuses.
 Result<NetworkPolicy> parse_network_policy(std::string_view text, Format format);
+// What network_tree() wrote of a valid policy: it says more than its author did, so it may be
+// larger than a document.
+Result<NetworkPolicy> parse_written_network_policy(std::string_view text);
 
 }  // namespace caisson::policy

@@ -90,6 +90,9 @@ std::string denied_sentence(const Asked& asked, const NetworkDecision& decision)
     case NetworkReason::kPath:
       return "no rule for " + asked.method + " of " + place(asked) + " has the path " +
              asked.target.path + rule;
+    case NetworkReason::kNoName:
+      return "the default allows names alone, since a rule denies some: " + what(asked) +
+             " has none";
     case NetworkReason::kFloor:
       return asked.host.text() + " is no address of the Internet (" +
              std::string(to_string(classify(asked.host.address))) +
@@ -111,7 +114,7 @@ NetworkDecision decide(const CompiledNetwork& policy, const Asked& asked) {
     decision = policy.connection(asked.host, asked.port, asked.kind);
   }
   if (!decision.allowed || !asked.host.is_address()) return decision;
-  const NetworkDecision address = policy.address(asked.host.address, asked.port, false);
+  const NetworkDecision address = policy.address(asked.host.address, asked.port, false, decision);
   return address.allowed ? decision : address;
 }
 

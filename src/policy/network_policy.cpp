@@ -13,12 +13,14 @@ namespace {
 
 constexpr std::size_t kMaxRuleId = 64;
 constexpr std::uint32_t kMaxDnsTtl = 3600;
+// 10.0.0.0/8 and fc00::/7 are the widest ranges that are anybody's own.
+constexpr unsigned kLeastLiftingBits4 = 8, kLeastLiftingBits6 = 7;
 constexpr std::uint16_t kHttpsPort = 443;
 constexpr std::uint16_t kHttpPort = 80;
 
-constexpr std::array<std::string_view, 12> kReasonNames = {
-    "match",     "default", "no_rule", "deny_rule", "port",      "protocol",
-    "plaintext", "method",  "path",    "body_size", "websocket", "floor"};
+constexpr std::array<std::string_view, 13> kReasonNames = {
+    "match",  "default", "no_rule",   "deny_rule", "port",    "protocol", "plaintext",
+    "method", "path",    "body_size", "websocket", "no_name", "floor"};
 
 std::string item(const std::string& path, std::string_view key, std::size_t index) {
   return key_below(path, key) + "[" + std::to_string(index) + "]";
@@ -56,6 +58,28 @@ Status check_size(std::size_t size, const std::string& path) {
       wrong(path, std::to_string(size) + " items", "at most " + std::to_string(kMaxRuleItems)));
 }
 
+Status check_limits(const NetworkLimits& limits, const std::string& path) {
+  struct Bound {
+    std::string_view key;
+    std::optional<std::uint64_t> value;
+    std::uint64_t most;
+  };
+  constexpr std::uint64_t kMost = 1ull << 50;
+  for (const Bound& bound : {Bound{"connections", limits.connections, 65'536},
+                             {"connections_per_second", limits.connections_per_second, 1'000'000},
+                             {"dns_per_second", limits.dns_per_second, 1'000'000},
+                             {"bytes_up", limits.bytes_up, kMost},
+                             {"bytes_down", limits.bytes_down, kMost},
+                             {"rate_up", limits.rate_up, kMost},
+                             {"rate_down", limits.rate_down, kMost},
+                             {"idle", limits.idle_ms, 365ull * 24 * 3600 * 1000}}) {
+    if (!bound.value || (*bound.value > 0 && *bound.value <= bound.most)) continue;
+    return fail(wrong(key_below(path, bound.key), std::to_string(*bound.value),
+                      "1 to " + std::to_string(bound.most) + ", or unlimited"));
+  }
+  return {};
+}
+
 // Gives the error of a text's own reader the key before it.
 template <typename T>
 Result<T> at(std::string path, Result<T> value) {
@@ -81,6 +105,10 @@ Status check_shape(const NetworkRule& rule, const std::string& path) {
   if (allows && rule.ports.empty() && !rule.cidrs.empty()) {
     return fail(wrong(key_below(path, "ports"), "nothing",
                       "the ports of a rule with cidrs, whose addresses the floor would else keep"));
+  }
+  if (!allows && !rule.http.empty() && !rule.cidrs.empty()) {
+    return fail(wrong(key_below(path, "http"), "a list beside cidrs",
+                      "hosts alone, in a rule that denies requests"));
   }
   const bool plaintext =
       rule.protocol == RuleProtocol::kHttp && (rule.tls == TlsMode::kPlaintext || !allows);
@@ -199,6 +227,7 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
     return fail(wrong(key_below(key_below(top, "dns"), "ttl"),
                       "the number " + std::to_string(policy.dns.ttl), "seconds from 1 to 3600"));
   }
+  TRY(check_limits(policy.limits, key_below(top, "limits")));
   auto compiled = std::make_shared<CompiledNetwork>();
   if (policy.rules.size() > kMaxRules) {
     return fail(wrong(key_below(top, "rules"), std::to_string(policy.rules.size()) + " rules",
@@ -212,6 +241,9 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
       return fail(wrong(key_below(below, "id"), quote(rule.id) + ", as another rule has it",
                         "an id of its own"));
     }
+    const bool names = std::ranges::any_of(
+        rule.hosts, [](const HostPattern& entry) { return !entry.is_address(); });
+    if (rule.action == RuleAction::kDeny && names) compiled->denies_names_ = true;
     compiled->rules_.push_back(std::move(rule));
   }
   compiled->values_ = policy;
@@ -220,11 +252,13 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
 
 // ---- decisions ----------------------------------------------------------------------------------
 
-NetworkDecision CompiledNetwork::unmatched(NetworkReason reason) const {
-  if (values_.unmatched == NetworkDefault::kAllowPublic) {
-    return {.allowed = true, .reason = NetworkReason::kDefault};
-  }
-  return {.allowed = false, .reason = reason};
+NetworkDecision CompiledNetwork::unmatched(NetworkReason reason, Named named) const {
+  if (values_.unmatched != NetworkDefault::kAllowPublic)
+    return {.allowed = false, .reason = reason};
+  // Else a name that is denied would be reached by its address, or by bytes that do not say it.
+  if (denies_names_ && named == Named::kNo)
+    return {.allowed = false, .reason = NetworkReason::kNoName};
+  return {.allowed = true, .reason = NetworkReason::kDefault};
 }
 
 bool CompiledNetwork::Rule::denies(const Request& request) const {
@@ -268,7 +302,8 @@ NetworkDecision CompiledNetwork::connection(const Host& host, std::uint16_t port
     if (fits) return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
     reason = kind == ConnectionKind::kHttp ? NetworkReason::kPlaintext : NetworkReason::kProtocol;
   }
-  return unmatched(reason);
+  const bool named = !host.is_address() && kind != ConnectionKind::kOther;
+  return unmatched(reason, named ? Named::kYes : Named::kNo);
 }
 
 NetworkDecision CompiledNetwork::raw_connection(const Host& host, std::uint16_t port) const {
@@ -295,36 +330,44 @@ NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
   for (const Rule& rule : rules_) {
     if (rule.action != RuleAction::kAllow || !rule.has_port(port) || !rule.has_host(host)) continue;
     if (rule.protocol == RuleProtocol::kHttp && rule.tls != TlsMode::kPlaintext) continue;
-    const NetworkReason reason = fault_of(rule, request);
-    if (reason == NetworkReason::kMatch) {
-      return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
-    }
-    nearest = {.allowed = false, .reason = reason, .rule = rule.id};
+    nearest = judge(rule, request);
+    if (nearest.allowed) return nearest;
   }
-  if (values_.unmatched == NetworkDefault::kAllowPublic) return unmatched(nearest.reason);
-  return nearest;
+  if (values_.unmatched != NetworkDefault::kAllowPublic) return nearest;
+  return unmatched(nearest.reason, host.is_address() ? Named::kNo : Named::kYes);
 }
 
-NetworkReason CompiledNetwork::fault_of(const Rule& rule, const Request& request) {
+NetworkDecision CompiledNetwork::judge(const Rule& rule, const Request& request) {
+  NetworkDecision decision{.allowed = false, .reason = NetworkReason::kMethod, .rule = rule.id};
   if (request.websocket && !rule.websocket && rule.protocol == RuleProtocol::kHttp) {
-    return NetworkReason::kWebSocket;
+    decision.reason = NetworkReason::kWebSocket;
+    return decision;
   }
-  if (rule.http.empty()) return NetworkReason::kMatch;
-  NetworkReason reason = NetworkReason::kMethod;
+  if (rule.http.empty()) decision.allowed = true;
   for (const Match& match : rule.http) {
+    decision.limits_methods = decision.limits_methods || !match.methods.empty();
     if (!match.has_method(request.method)) continue;
     if (!match.has_path(request.path)) {
-      if (reason == NetworkReason::kMethod) reason = NetworkReason::kPath;
+      if (decision.reason == NetworkReason::kMethod) decision.reason = NetworkReason::kPath;
       continue;
     }
-    if (!match.max_body || request.body <= *match.max_body) return NetworkReason::kMatch;
-    reason = NetworkReason::kBodySize;
+    if (match.max_body && request.body > *match.max_body) {
+      if (!decision.allowed) decision.reason = NetworkReason::kBodySize;
+      continue;
+    }
+    // Of several that match, the one that lets through most.
+    const bool more = !decision.allowed || !match.max_body ||
+                      (decision.most_body && *match.max_body > *decision.most_body);
+    if (more) decision.most_body = match.max_body;
+    decision.allowed = true;
+    if (!match.max_body) break;
   }
-  return reason;
+  if (decision.allowed) decision.reason = NetworkReason::kMatch;
+  return decision;
 }
 
-NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t port,
-                                         bool own) const {
+NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t port, bool own,
+                                         const NetworkDecision& allowed) const {
   for (const Rule& rule : rules_) {
     if (rule.action == RuleAction::kDeny && rule.has_port(port) && rule.has_address(address)) {
       return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule.id};
@@ -332,11 +375,14 @@ NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t
   }
   const IpClass type = classify(address);
   if (type == IpClass::kGlobal && !own) return {.allowed = true, .reason = NetworkReason::kDefault};
+  const bool by_itself = own || type == IpClass::kMetadata || type == IpClass::kLoopback ||
+                         type == IpClass::kUnspecified;
+  const unsigned least_bits = address.is_v6() ? kLeastLiftingBits6 : kLeastLiftingBits4;
   for (const Rule& rule : rules_) {
-    if (rule.action != RuleAction::kAllow || !rule.has_port(port)) continue;
-    // What a cloud gives its machines is lifted by its very address alone, never by a range.
+    if (allowed.reason != NetworkReason::kMatch || rule.id != allowed.rule) continue;
     const bool named = std::ranges::any_of(rule.cidrs, [&](const Cidr& range) {
-      return range.contains(address) && (type != IpClass::kMetadata || range.is_single());
+      return range.contains(address) && range.bits() >= least_bits &&
+             (range.is_single() || !by_itself);
     });
     if (named) return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
   }

@@ -37,6 +37,7 @@ enum class NetworkReason : std::uint8_t {
   kPath,       // … this path
   kBodySize,   // the rule allows a smaller body
   kWebSocket,  // the rule allows no WebSocket
+  kNoName,     // the default would allow it, but some names are denied and this has none
   kFloor,      // an address that is not the Internet's, or the host's own
 };
 std::string_view to_string(NetworkReason reason);
@@ -45,6 +46,10 @@ struct NetworkDecision {
   bool allowed = false;
   NetworkReason reason = NetworkReason::kNoRule;
   std::string rule;  // its id; empty: none
+  // Of a request that is allowed: how long its body may be (nullopt: as long as it is), and whether
+  // another method would perhaps not be.
+  std::optional<std::uint64_t> most_body;
+  bool limits_methods = false;
   bool operator==(const NetworkDecision&) const = default;
 };
 
@@ -71,10 +76,12 @@ class CompiledNetwork {
     std::uint64_t body = 0;  // bytes of it, as far as it is known; asked again as more comes
   };
   NetworkDecision request(const Host& host, std::uint16_t port, const Request& request) const;
-  // Whether an address that a name led to, or that was connected to itself, may be dialed on
-  // `port`: global ones, and those that an allowing rule's cidrs or hosts name. `own`: it is one of
-  // this machine's.
-  NetworkDecision address(const IpAddress& address, std::uint16_t port, bool own) const;
+  // Whether an address that a name led to, or that was connected to itself, may be dialed for what
+  // `allowed` lets through: global ones, and those that the cidrs or hosts of that very rule name.
+  // `own`: it is one of this machine's; those, the loopback's and what a cloud gives its machines
+  // are named by the address alone, and ranges wider than the private ones lift nothing.
+  NetworkDecision address(const IpAddress& address, std::uint16_t port, bool own,
+                          const NetworkDecision& allowed) const;
 
   // Whether any rule could allow this name, on whatever port: what DNS asks.
   bool may_match(const Host& host) const;
@@ -113,13 +120,16 @@ class CompiledNetwork {
   static Result<Rule> compile_rule(const NetworkRule& values, std::size_t index,
                                    const std::string& path);
   // What the default says where no rule matches; `reason` is why none does.
-  NetworkDecision unmatched(NetworkReason reason) const;
+  // Names must then be known where some are denied: `named` is whether this one is.
+  enum class Named : bool { kNo, kYes };
+  NetworkDecision unmatched(NetworkReason reason, Named named) const;
   const Rule* denying(const Host& host, std::uint16_t port) const;
-  // kMatch, or why this rule of the right host and port does not allow the request.
-  static NetworkReason fault_of(const Rule& rule, const Request& request);
+  // What this rule, whose host and port it is, says of a request.
+  static NetworkDecision judge(const Rule& rule, const Request& request);
 
   NetworkPolicy values_;
   std::vector<Rule> rules_;
+  bool denies_names_ = false;
 };
 
 }  // namespace caisson::policy

@@ -47,11 +47,14 @@ std::string request(const Policy& policy, std::string_view name, std::string_vie
                     std::string_view path, std::uint64_t body = 0) {
   return said(policy->request(host(name), 80, {.method = method, .path = path, .body = body}));
 }
-std::string address(const Policy& policy, std::string_view text, std::uint16_t port = 443,
-                    bool own = false) {
+// What the address is for what this rule allowed; without one, for what the default did.
+std::string address(const Policy& policy, std::string_view text, std::string rule = "",
+                    std::uint16_t port = 443, bool own = false) {
   const auto parsed = IpAddress::parse(text);
   EXPECT_TRUE(parsed.has_value()) << text;
-  return said(policy->address(*parsed, port, own));
+  const auto reason = rule.empty() ? NetworkReason::kDefault : NetworkReason::kMatch;
+  return said(policy->address(*parsed, port, own,
+                              {.allowed = true, .reason = reason, .rule = std::move(rule)}));
 }
 
 TEST(NetworkPolicy, WithoutARuleNothingIsAllowed) {
@@ -155,21 +158,65 @@ TEST(NetworkPolicy, TheFloorKeepsWhatIsNotTheInternet) {
                            "64:ff9b::7f00:1", "2002:7f00:1::", "fd00:ec2::254"}) {
     EXPECT_EQ(address(policy, kept), "deny floor") << kept;
   }
-  EXPECT_EQ(address(policy, "93.184.215.14", 443, true), "deny floor") << "this host's own";
+  EXPECT_EQ(address(policy, "93.184.215.14", "", 443, true), "deny floor") << "this host's own";
 }
 
-TEST(NetworkPolicy, ARangeLiftsTheFloorForItsAddressesOnItsPorts) {
+TEST(NetworkPolicy, ARangeLiftsTheFloorForWhatItsRuleAllows) {
   const Policy policy = compiled({{.cidrs = {"10.20.0.0/24", "169.254.0.0/16"}, .ports = {5432}},
-                                  {.hosts = {"192.168.1.1"}, .ports = {8443}}});
-  EXPECT_EQ(address(policy, "10.20.0.5", 5432), "allow match rule-1");
-  EXPECT_EQ(address(policy, "10.20.0.5", 22), "deny floor");
-  EXPECT_EQ(address(policy, "10.20.1.5", 5432), "deny floor");
-  EXPECT_EQ(address(policy, "192.168.1.1", 8443), "allow match rule-2");
-  // What a cloud gives its machines is never lifted by a range.
-  EXPECT_EQ(address(policy, "169.254.1.1", 5432), "allow match rule-1");
-  EXPECT_EQ(address(policy, "169.254.169.254", 5432), "deny floor");
-  const Policy exact = compiled({{.cidrs = {"169.254.169.254/32"}, .ports = {80}}});
-  EXPECT_EQ(address(exact, "169.254.169.254", 80), "allow match rule-1");
+                                  {.hosts = {"192.168.1.1"}, .ports = {8443}},
+                                  {.hosts = {"*.example.com"}, .ports = {5432}}},
+                                 NetworkDefault::kAllowPublic);
+  EXPECT_EQ(address(policy, "10.20.0.5", "rule-1"), "allow match rule-1");
+  EXPECT_EQ(address(policy, "10.20.1.5", "rule-1"), "deny floor");
+  EXPECT_EQ(address(policy, "192.168.1.1", "rule-2"), "allow match rule-2");
+  // Not for what another rule or the default allows.
+  EXPECT_EQ(address(policy, "10.20.0.5", "rule-3"), "deny floor");
+  EXPECT_EQ(address(policy, "10.20.0.5"), "deny floor");
+  // What a cloud gives its machines, the loopback and the host's own are named by themselves alone.
+  EXPECT_EQ(address(policy, "169.254.1.1", "rule-1"), "allow match rule-1");
+  EXPECT_EQ(address(policy, "169.254.169.254", "rule-1"), "deny floor");
+  EXPECT_EQ(address(policy, "10.20.0.5", "rule-1", 5432, true), "deny floor");
+  const Policy exact =
+      compiled({{.cidrs = {"169.254.169.254/32", "127.0.0.1/32", "10.20.0.5"}, .ports = {80}}});
+  EXPECT_EQ(address(exact, "169.254.169.254", "rule-1"), "allow match rule-1");
+  EXPECT_EQ(address(exact, "127.0.0.1", "rule-1"), "allow match rule-1");
+  EXPECT_EQ(address(exact, "10.20.0.5", "rule-1", 80, true), "allow match rule-1");
+}
+
+TEST(NetworkPolicy, ARangeOfEverythingLiftsNothing) {
+  const Policy policy = compiled({{.cidrs = {"0.0.0.0/0", "::/0"}, .ports = {443}}});
+  EXPECT_EQ(tls(policy, "93.184.215.14"), "allow match rule-1");
+  for (const char* kept : {"10.0.0.1", "127.0.0.1", "169.254.169.254", "fd00::1", "::1"}) {
+    EXPECT_EQ(address(policy, kept, "rule-1"), "deny floor") << kept;
+  }
+}
+
+TEST(NetworkPolicy, WhereNamesAreDeniedTheDefaultAllowsNamesAlone) {
+  const Policy policy = compiled({{.action = RuleAction::kDeny, .hosts = {"**.example.org"}}},
+                                 NetworkDefault::kAllowPublic);
+  EXPECT_EQ(tls(policy, "example.com"), "allow default");
+  EXPECT_EQ(tls(policy, "93.184.215.14"), "deny no_name");
+  EXPECT_EQ(http(policy, "93.184.215.14"), "deny no_name");
+  EXPECT_EQ(request(policy, "93.184.215.14", "GET", "/"), "deny no_name");
+  EXPECT_EQ(said(policy->connection(host("example.com"), 22, ConnectionKind::kOther)),
+            "deny no_name");
+  const Policy ranges = compiled({{.action = RuleAction::kDeny, .cidrs = {"10.0.0.0/8"}}},
+                                 NetworkDefault::kAllowPublic);
+  EXPECT_EQ(tls(ranges, "93.184.215.14"), "allow default");
+  EXPECT_EQ(said(ranges->connection(host("example.com"), 22, ConnectionKind::kOther)),
+            "allow default");
+}
+
+TEST(NetworkPolicy, SaysHowLongABodyMayBe) {
+  const Policy policy = compiled({{.hosts = {"a.example.com"},
+                                   .tls = TlsMode::kPlaintext,
+                                   .http = {{.methods = {"POST"}, .max_body = 10},
+                                            {.paths = {"/large/**"}, .max_body = 100}}}});
+  const CompiledNetwork::Request small{.method = "POST", .path = "/a"};
+  EXPECT_EQ(policy->request(host("a.example.com"), 80, small).most_body, 10u);
+  const CompiledNetwork::Request large{.method = "POST", .path = "/large/a"};
+  EXPECT_EQ(policy->request(host("a.example.com"), 80, large).most_body, 100u);
+  EXPECT_TRUE(policy->request(host("a.example.com"), 80, large).limits_methods);
 }
 
 TEST(NetworkPolicy, ADeniedRangeIsDeniedWhateverNameLedThere) {
@@ -234,6 +281,13 @@ TEST(NetworkPolicy, RefusesWithKeyFoundAndAllowed) {
        "network.rules", "513 rules", "at most 512"},
       {with({.action = static_cast<RuleAction>(2), .hosts = {"a.example.com"}}),
        "network.rules[0].action", "the number 2", "allow or deny"},
+      {with(
+           {.action = RuleAction::kDeny, .cidrs = {"10.0.0.0/8"}, .http = {{.methods = {"POST"}}}}),
+       "network.rules[0].http", "beside cidrs", "hosts alone"},
+      {[](NetworkPolicy& policy) { policy.limits.connections = 1'000'000; },
+       "network.limits.connections", "1000000", "1 to 65536"},
+      {[](NetworkPolicy& policy) { policy.limits.rate_up = 0; }, "network.limits.rate_up", "0",
+       "unlimited"},
       {[](NetworkPolicy& policy) { policy.dns.ttl = 0; }, "network.dns.ttl", "the number 0",
        "1 to 3600"},
   };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace caisson::policy {
 
@@ -37,6 +38,7 @@ struct Node {
 // small text cannot become a large tree and each value stands where it is read. `what` is what an
 // error calls the whole.
 Result<Node> parse_yaml_tree(std::string_view text, std::string_view what = "spec");
+Node tree_of_json(const json::Value& value);
 Result<Node> parse_json_tree(std::string_view text, std::string_view what = "spec");
 
 }  // namespace caisson::policy

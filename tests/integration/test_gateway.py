@@ -45,9 +45,9 @@ HTTP = """
 import socket
 def http(address, port, *requests):
     with socket.create_connection((address, port), 10) as s:
-        s.sendall(b"".join(requests)); s.shutdown(socket.SHUT_WR)
         data = b""
         try:
+            s.sendall(b"".join(requests)); s.shutdown(socket.SHUT_WR)
             while piece := s.recv(65536): data += piece
         except OSError as error: data += type(error).__name__.encode()
         return data
@@ -205,8 +205,61 @@ for address, port in (("{RANGE}", 5432), ("{RANGE}", 5433), ("range.example.com"
         for caller in self.each_caller():
             policy = self.policy(caller, f"rules: [{{cidrs: ['{RANGE}/32'], ports: [5432], proto: tcp}}]")
             result = self.python(caller, policy, script)
-            self.assertEqual(result["stdout"].splitlines()[:2] + result["stdout"].splitlines()[3:],
-                             ["b'welcome\\n'", "ConnectionResetError", "ConnectionResetError"], result)
+            # Not what a name leads to that another rule would have to allow.
+            self.assertEqual(result["stdout"].splitlines(), ["b'welcome\\n'"] + ["ConnectionResetError"] * 3, result)
+
+    def test_a_range_serves_no_other_rule_and_no_default(self):
+        ask = """
+ask = lambda line, host: f"{line} HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n".encode()
+"""
+        for caller in self.each_caller():
+            lifted = f"{{cidrs: ['{RANGE}/32'], ports: [80], tls: plaintext, http: [{{methods: [GET], paths: ['/public/**']}}]}}"
+            policy = self.policy(caller, f"rules: [{lifted}, {{hosts: ['*.example.com'], tls: plaintext}}]")
+            result = self.python(caller, policy, ask + f"""
+for name, line in (("{RANGE}", "GET /public/a"), ("{RANGE}", "POST /admin"), ("range.example.com", "POST /admin")):
+    print(http(name, 80, ask(line, name)).split()[1].decode())
+""")
+            self.assertEqual(result["stdout"].split(), ["502", "403", "403"], result)
+            result = self.python(caller, self.policy(caller, f"default: allow-public\nrules: [{lifted}]"), ask + f"""
+print(http("{RANGE}", 80, ask("POST /admin", "{RANGE}")).split()[1].decode())
+""")
+            self.assertEqual(result["stdout"].split(), ["403"], result)
+
+    def test_allow_public_lets_servers_speak_first_and_clients_wait(self):
+        script = f"""
+import socket, time
+with socket.create_connection(("{GOOD}", 5432), 10) as s:
+    print(s.recv(100)); time.sleep(0.6); s.sendall(b"later"); print(s.recv(100))
+print(tls("{EVIL}", 443, None), tls("good.example.com", 443, "good.example.com"))
+"""
+        for caller in self.each_caller():
+            result = self.python(caller, "allow-public", script)
+            self.assertEqual(result["stdout"].splitlines(), ["b'welcome\\n'", "b'later'", "HTTP/1.0 200 OK HTTP/1.0 200 OK"], result)
+
+    def test_where_a_name_is_denied_nothing_without_a_name_passes(self):
+        script = f"""
+import socket, time
+def late(address, name):
+    with socket.create_connection((address, 443), 10) as s:
+        time.sleep(0.45)
+        context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
+        try:
+            with context.wrap_socket(s, server_hostname=name) as t: t.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n"); return t.recv(100)
+        except Exception as error: return type(error).__name__
+print(late("{EVIL}", "evil.example.org"), late("good.example.com", "evil.example.org"), tls("{EVIL}", 443, None))
+print(http("{EVIL}", 80, b"\\r\\nGET / HTTP/1.1\\r\\nHost: evil.example.org\\r\\n\\r\\n"))
+print(http("{EVIL}", 80, b"GET / HTTP/1.1\\r\\nHost: evil.example.org\\r\\n\\r\\n").split()[1])
+print(http("{EVIL}", 80, b"GET / HTTP/1.1\\r\\nHost: {EVIL}\\r\\n\\r\\n").split()[1])
+print(http("{EVIL}", 80, b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n"))
+print(tls("good.example.com", 443, "good.example.com"))
+"""
+        for caller in self.each_caller():
+            policy = self.policy(caller, "default: allow-public\nrules: [{action: deny, hosts: ['**.example.org']}]")
+            result = self.python(caller, policy, script)
+            lines = result["stdout"].splitlines()
+            self.assertNotIn("200", "".join(lines[:-1]), result)
+            self.assertEqual(lines[2:4] + lines[-1:], ["b'403'", "b'403'", "HTTP/1.0 200 OK"], result)
+            self.assert_untouched(EVIL)
 
     def test_a_tcp_rule_lets_bytes_of_any_kind_through(self):
         script = """
@@ -302,7 +355,81 @@ rules: [{hosts: [good.example.com], tls: plaintext, http: [{methods: [POST], max
             # What was too long never was a whole request.
             self.assertNotIn(b"a" * 1_500_000, self.servers[GOOD, 80].received)
 
-    # ---- limits, ends, leaks ----
+    def test_a_body_is_bounded_also_towards_a_bare_address(self):
+        script = f"""
+body = b"".join(b"400\\r\\n" + b"a" * 1024 + b"\\r\\n" for _ in range(8)) + b"0\\r\\n\\r\\n"
+head = lambda host: f"POST /x HTTP/1.1\\r\\nHost: {{host}}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n".encode()
+print(http("{GOOD}", 80, head("{GOOD}") + body).split()[1], http("{GOOD}", 80, head("good.example.com") + body).split()[1])
+"""
+        for caller in self.each_caller():
+            policy = self.policy(caller, f"""
+rules:
+  - {{hosts: [good.example.com], tls: plaintext, http: [{{max_body: 1KiB}}]}}
+  - {{cidrs: [{GOOD}/32], ports: [80], tls: plaintext, http: [{{max_body: 2KiB}}]}}
+""")
+            result = self.python(caller, policy, script)
+            self.assertEqual(result["stdout"].split(), ["b'413'", "b'413'"], result)
+            self.assertNotIn(b"a" * 4096, self.servers[GOOD, 80].received)
+
+    # ---- records, limits, ends, leaks ----
+
+    def test_what_is_open_when_the_program_ends_is_recorded(self):
+        script = """
+import os, socket
+s = socket.create_connection(("good.example.com", 5432), 10); s.recv(8); s.sendall(b"x" * 500); s.recv(500); os._exit(0)
+"""
+        for caller in self.each_caller():
+            result = self.python(caller, "allow:good.example.com:5432", script)
+            self.assertEqual([(r["decision"], r["bytes_up"]) for r in result["audit"]], [("allow", 500)], result)
+            self.assertEqual((result["network"]["complete"], result["network"]["connections"]), (True, 1))
+
+    def test_records_do_not_fill_the_disk(self):
+        script = """
+import socket
+with socket.create_connection(("evil.example.org", 80), 10) as s:
+    for _ in range(6000):
+        s.sendall(b"GET / HTTP/1.1\\r\\nHost: evil.example.org\\r\\n\\r\\n")
+        got = b""
+        while not got.endswith(b"}\\n"): got += s.recv(65536)
+"""
+        for caller in self.each_caller():
+            result = self.python(caller, "allow:good.example.com", script, options=("--timeout", "120s", "--cpu-time", "120s"))
+            self.assertEqual(result["network"]["refused"], 6000)
+            self.assertLess(len(result["audit"]), 5990)
+            lost = [int(r["detail"].split()[0]) for r in result["audit"] if r["reason"] == "records"]
+            self.assertEqual(len(result["audit"]) - len(lost) + sum(lost), 6000)
+
+    def test_without_a_network_there_is_nothing_to_record(self):
+        for caller in self.each_caller():
+            done = caller.caisson("run", "--audit", str(pathlib.Path(caller.home) / "a"), "--", "true")
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("--audit: there is nothing to record without --net", done.err)
+            done = caller.caisson("run", "--net", "allow:good.example.com", "--audit", "/dev/null", "--", "true")
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("audit: allowed is a regular file", done.err)
+            done = caller.caisson("run", "-d", "--net", "allow:good.example.com", "--", "true")
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("allowed is network: deny", done.err)
+
+    def test_a_gateway_that_cannot_start_lets_no_program_start(self):
+        for caller in self.each_caller():
+            programs = pathlib.Path(caller.home) / "programs"
+            shutil.copytree(harness.build_dir(), programs, ignore=lambda _, names: [n for n in names if n not in harness.PROGRAMS])
+            programs.chmod(0o755)
+            (programs / "caisson-gateway").write_text("#!/bin/sh\nexit 1\n")
+            done = subprocess.run([*caller._prefix, str(programs / "caisson"), "run", "--image", "host", "--rw", f"{caller.home}:/mnt/h",
+                                   "--net", "allow:good.example.com", "--", "touch", "/mnt/h/made"],
+                                  env=caller.env, cwd=caller.home, capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 125, done)
+            self.assertIn(b"network: ", done.stderr)
+            self.assertFalse((pathlib.Path(caller.home) / "made").exists())
+            self.assertEqual(caller.sandboxes_left(), [])
+
+    def test_a_policy_may_be_as_large_as_it_may_be(self):
+        for caller in self.each_caller():
+            hosts = ", ".join(f"h{n}.example.com" for n in range(34))
+            policy = self.policy(caller, "rules:\n" + "".join(f"  - {{hosts: [{hosts}]}}\n" for _ in range(512)))
+            self.run_in(caller, policy, "true")
 
     def test_limits_of_connections_and_bytes_hold(self):
         script = """
@@ -313,8 +440,9 @@ for _ in range(4):
         s = socket.create_connection(("good.example.com", 5432), 10); held.append(s)
         print(s.recv(8))
     except OSError as error: print(type(error).__name__)
-held[0].sendall(b"x" * 100_000); total = 0
+total = 0
 try:
+    held[0].sendall(b"x" * 100_000)
     while total < 100_000 and (piece := held[0].recv(65536)): total += len(piece)
 except OSError: pass
 print(total < 100_000)
@@ -340,15 +468,16 @@ for address in ("good.example.com", "93.184.10.1"):
 """
         for caller in self.each_caller():
             process = caller.popen("run", "--image", "host", "--interactive", "--net", "allow:good.example.com:5432", "--", "python3", "-c", script,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual(process.stdout.readline(), b"b'welcome\\n'\n")
             gateway = [pid for pid, _, _ in process_tree.descendants(process.pid)
                        if pathlib.Path(f"/proc/{pid}/comm").read_text() == "caisson-gateway\n"]
             self.assertEqual(len(gateway), 1)
             os.kill(gateway[0], signal.SIGKILL)
-            out, _ = process.communicate(b"\n", timeout=60)
+            out, err = process.communicate(b"\n", timeout=60)
             self.assertIn(out.splitlines()[0], (b"ConnectionResetError", b"b''"))
             self.assertEqual(out.splitlines()[1:], [b"closed", b"closed"])
+            self.assertIn(b"the network gateway ended early", err)
 
     def test_nothing_is_left_of_many(self):
         def left():

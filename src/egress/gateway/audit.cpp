@@ -52,11 +52,14 @@ std::string audit_line(const AuditRecord& record, std::string_view sandbox, std:
   const bool passed = record.bytes_up != 0 || record.bytes_down != 0;
   if (passed) line.set("bytes_up", record.bytes_up).set("bytes_down", record.bytes_down);
   if (record.time.count() != 0) line.set("ms", record.time.count());
+  if (record.hides_name) line.set("ech", true);
   set_text(line, "detail", record.detail);
   return json::serialize(line) + "\n";
 }
 
 void add_to_report(const AuditRecord& record, Report& report) {
+  // What the gateway says of itself.
+  if (record.kind == AuditKind::kLimit && record.reason == kRecordsReason) return;
   if (record.allowed) {
     if (record.kind != AuditKind::kPolicyUpdate) ++report.connections;
     return;

@@ -18,6 +18,9 @@ namespace caisson::egress {
 enum class AuditKind : std::uint8_t { kDns, kTcp, kTls, kHttp, kPolicyUpdate, kLimit, kError };
 std::string_view to_string(AuditKind kind);
 
+// Of a record that counts others that were not written.
+inline constexpr std::string_view kRecordsReason = "records";
+
 struct AuditRecord {
   AuditKind kind = AuditKind::kTcp;
   bool allowed = false;
@@ -32,7 +35,8 @@ struct AuditRecord {
   int status = 0;            // of the answer; 0: none
   std::uint64_t bytes_up = 0, bytes_down = 0;
   std::chrono::milliseconds time{};
-  std::string detail;  // a sentence, where something went wrong
+  bool hides_name = false;  // a TLS hello that may hold another name for the server alone (ECH)
+  std::string detail;       // a sentence, where something went wrong
 };
 
 // "{…}\n". `sequence` numbers the records of one gateway.

@@ -23,7 +23,6 @@ constexpr std::chrono::seconds kPeekTime{5};
 // After so long without a byte it is a protocol whose server speaks first.
 constexpr std::chrono::milliseconds kServerFirst{300};
 constexpr std::size_t kPiece = 64 * 1024;
-constexpr auto kForEver = std::chrono::hours(24 * 365);
 
 // A fatal alert, access_denied (RFC 8446, section 6), in a record of its own.
 constexpr std::string_view kAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
@@ -37,6 +36,7 @@ struct Judged {
   NetworkDecision decision;
   std::string_view reason;  // of the gateway's own, where the policy was not asked; else empty
   std::string detail;
+  bool hides_name = false;  // the hello may have another name inside, for the server alone
 };
 
 // The name or address that a connection is for, from where it was meant to go. nullopt: an address
@@ -105,6 +105,7 @@ void judge_hello(const State& state, const Meant& destination, const ClientHello
     judged.detail = reader.refusal();
     return;
   }
+  judged.hides_name = reader.hello().hides_name;
   const std::optional<std::string>& name = reader.hello().server_name;
   if (name.has_value()) return judge_name(state, destination, *name, judged);
   if (destination.pin) {
@@ -192,21 +193,33 @@ Async<void> refuse(State& state, MeteredStream& client, const Meant& destination
 
 }  // namespace
 
-Async<void> Gateway::State::watch_idle(State& state, MeteredStream& client) {
-  for (;;) {
+Async<void> Gateway::State::watch(State& state, MeteredStream& client) {
+  while (!state.ended) {
     const auto idle = state.meter.limits().idle_ms;
     if (!idle) {
-      co_await io::Loop::sleep(kForEver);
+      co_await state.ending.wait();
       continue;
     }
     const io::Clock::time_point end = client.moved_at() + std::chrono::milliseconds(*idle);
-    const io::Clock::duration left = end - io::Clock::now();
-    if (left <= io::Clock::duration::zero()) {
+    if (end <= io::Clock::now()) {
       client.end_for("idle");
       co_return;
     }
-    co_await io::Loop::sleep(left);
+    co_await state.ending.wait_until(end);
   }
+}
+
+Async<std::optional<DialResult>> Gateway::State::dial_for(State& state, policy::Host host,
+                                                          std::uint16_t port,
+                                                          policy::NetworkDecision allowed) {
+  std::optional<DialResult> dialed;
+  auto connect = [&]() -> Async<void> {
+    dialed =
+        co_await dial(state.loop, std::move(host), port, std::move(allowed), state.options.policy);
+  };
+  co_await io::race(connect(), wait_end(state));
+  if (state.ended) co_return std::nullopt;
+  co_return dialed;
 }
 
 // What a new policy says of a connection that stands.
@@ -214,36 +227,37 @@ static bool allows(const policy::CompiledNetwork& policy, const Judged& judged, 
                    std::string_view upstream) {
   const NetworkDecision decision = judged.raw ? policy.raw_connection(judged.host, port)
                                               : policy.connection(judged.host, port, judged.type);
-  if (!decision.allowed) return false;
-  const std::string_view text = upstream.substr(0, upstream.rfind(':'));
-  const bool bracketed = text.starts_with('[');
-  const auto address = policy::IpAddress::parse(bracketed ? text.substr(1, text.size() - 2) : text);
-  return address.has_value() && policy.address(*address, port, false).allowed;
+  return decision.allowed && allows_address(policy, upstream, port, decision);
 }
 
 static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& client,
                                    const Meant& destination, Judged judged) {
   const io::Clock::time_point began = io::Clock::now();
-  DialResult dialed =
-      co_await dial(self->loop, judged.host, destination.port, self->options.policy);
-  AuditRecord record{.kind = judged.kind, .host = judged.host.name, .port = destination.port};
-  record.destination = destination.text;
-  if (!dialed.has_value()) {
-    judged.detail = dialed.error().sentence;
-    if (dialed.error().denied) judged.decision = *dialed.error().denied;
-    if (!dialed.error().denied) judged.reason = dialed.error().late ? "timeout" : "unreachable";
+  std::optional<DialResult> dialed =
+      co_await State::dial_for(*self, judged.host, destination.port, judged.decision);
+  if (!dialed.has_value())
+    dialed.emplace(std::unexpected(DialFault{.sentence = "the gateway ended"}));
+  if (!dialed->has_value()) {
+    const DialFault& fault = dialed->error();
+    judged.detail = fault.sentence;
+    if (fault.denied) judged.decision = *fault.denied;
+    if (!fault.denied) judged.reason = fault.late ? "timeout" : "unreachable";
     co_return co_await refuse(*self, client, destination, judged);
   }
-  record.allowed = true;
+  Dialed& upstream = **dialed;
+  AuditRecord record{.kind = judged.kind, .allowed = true, .host = judged.host.name};
+  record.port = destination.port;
+  record.destination = destination.text;
   record.reason = policy::to_string(judged.decision.reason);
   record.rule = judged.decision.rule;
-  record.upstream = dialed->address;
+  record.upstream = upstream.address;
+  record.hides_name = judged.hides_name;
   {
     const OpenConnection open(
         self, client, [judged, port = destination.port, to = record.upstream](const auto& policy) {
           return allows(policy, judged, port, to);
         });
-    co_await io::race(pass_both(client, *dialed->stream), State::watch_idle(*self, client));
+    co_await io::race(pass_both(client, *upstream.stream), State::watch(*self, client));
   }
   record.bytes_up = client.bytes_up();
   record.bytes_down = client.bytes_down();
@@ -253,6 +267,7 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
 }
 
 Async<void> Gateway::State::serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream) {
+  const Active active(*self);
   const std::string meant = stream->original_destination();
   const std::string_view limit = self->meter.connection_fault();
   if (!limit.empty()) {

@@ -45,6 +45,12 @@ Result<std::vector<IpAddress>> look_up(const std::string& name) {
   return std::move(*found);
 }
 
+io::Async<void> look_up_into(io::Loop& loop, std::string name,
+                             std::optional<Result<std::vector<IpAddress>>>& found) {
+  auto work = [name = std::move(name)] { return look_up(name); };
+  found = co_await loop.in_pool(std::move(work));
+}
+
 std::string endpoint(const IpAddress& address, std::uint16_t port) {
   const std::string text = address.to_string();
   return (address.is_v6() ? "[" + text + "]" : text) + ":" + std::to_string(port);
@@ -71,26 +77,44 @@ io::Async<void> try_one(io::Loop& loop, std::string address, Attempt& attempt) {
 
 }  // namespace
 
+static std::optional<IpAddress> address_of(std::string_view endpoint) {
+  std::string_view text = endpoint.substr(0, endpoint.rfind(':'));
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  return IpAddress::parse(text);
+}
+
+bool allows_address(const policy::CompiledNetwork& policy, std::string_view endpoint,
+                    std::uint16_t port, const NetworkDecision& decision) {
+  const std::optional<IpAddress> address = address_of(endpoint);
+  return address.has_value() &&
+         policy.address(*address, port, is_own_address(*address), decision).allowed;
+}
+
 io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
+                           policy::NetworkDecision allowed,
                            std::shared_ptr<const policy::CompiledNetwork> policy) {
   std::vector<IpAddress> addresses;
   if (host.is_address()) {
     addresses.push_back(host.address);
   } else {
-    auto work = [name = host.name] { return look_up(name); };
-    auto found = co_await loop.in_pool(std::move(work));
-    if (!found.has_value()) {
-      DialFault fault{.sentence = found.error().message(),
-                      .late = found.error().code() == Code::kDeadlineExceeded};
+    std::optional<Result<std::vector<IpAddress>>> found;
+    // Also where others' look-ups have all threads.
+    co_await io::race(look_up_into(loop, host.name, found), io::Loop::sleep(2 * kResolveTime));
+    if (!found.has_value())
+      found = fail(Error(Code::kDeadlineExceeded, "no answer from the resolver for " + host.name));
+    if (!found->has_value()) {
+      DialFault fault{.sentence = found->error().message(),
+                      .late = found->error().code() == Code::kDeadlineExceeded};
       co_return std::unexpected(std::move(fault));
     }
-    addresses = std::move(*found);
+    addresses = std::move(**found);
   }
   DialFault fault{.sentence = host.name + " has no address"};
   bool tried = false;
   const io::Clock::time_point until = io::Clock::now() + kDialTime;
   for (const IpAddress& address : addresses) {
-    const NetworkDecision decision = policy->address(address, port, is_own_address(address));
+    const NetworkDecision decision =
+        policy->address(address, port, is_own_address(address), allowed);
     if (!decision.allowed) {
       // What the network said of another address is nearer to what the caller wants to know.
       if (tried) continue;
@@ -104,13 +128,15 @@ io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port
     const std::string text = endpoint(address, port);
     Attempt attempt;
     const io::Clock::duration patience = std::min<io::Clock::duration>(left, kAttemptTime);
+    const io::Clock::time_point began = io::Clock::now();
     co_await io::race(try_one(loop, text, attempt), io::Loop::sleep(patience));
     if (attempt.result.has_value() && attempt.result->has_value()) {
       Dialed dialed{.stream = std::move(**attempt.result), .address = text};
       co_return std::move(dialed);
     }
     fault.denied.reset();
-    fault.late = !attempt.result.has_value();
+    // By the clock: an attempt that was cancelled may have an error of its own.
+    fault.late = !attempt.result.has_value() || io::Clock::now() - began >= patience;
     fault.sentence = fault.late ? text + " does not answer" : attempt.result->error().message();
   }
   co_return std::unexpected(std::move(fault));

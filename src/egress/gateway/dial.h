@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "io/loop.h"
 #include "io/stream.h"
@@ -28,8 +29,14 @@ struct DialFault {
 
 using DialResult = std::expected<Dialed, DialFault>;
 
-// `policy` outlives the call.
+// `allowed`: what let it through so far; what it allows decides about addresses that are not the
+// Internet's.
 io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
+                           policy::NetworkDecision allowed,
                            std::shared_ptr<const policy::CompiledNetwork> policy);
+// Whether a connection to this endpoint ("192.0.2.1:443"), which `decision` lets through, may
+// stand.
+bool allows_address(const policy::CompiledNetwork& policy, std::string_view endpoint,
+                    std::uint16_t port, const policy::NetworkDecision& decision);
 
 }  // namespace caisson::egress

@@ -12,6 +12,7 @@ namespace {
 using io::Async;
 using State = Gateway::State;
 
+constexpr Rate kRecordRate{.per_second = 200, .burst = 2000};
 constexpr unsigned kMostDnsStreams = 16;
 constexpr unsigned kMostStreamQueries = 10;
 constexpr std::chrono::seconds kDnsIdle{2};
@@ -45,7 +46,10 @@ Gateway::State::State(io::Loop& on, GatewayOptions given)
       options(std::move(given)),
       meter(options.policy->values().limits),
       // Every connection has a handler of its own.
-      http(on, http_limits(), nullptr) {}
+      http(on, http_limits(), nullptr),
+      ending(on),
+      one_ended(on),
+      record_rate(kRecordRate, io::Clock::now()) {}
 
 Result<std::unique_ptr<Gateway>> Gateway::start(io::Loop& loop, GatewaySockets sockets,
                                                 GatewayOptions options) {
@@ -67,10 +71,30 @@ Gateway::~Gateway() {
 }
 
 void Gateway::end() {
-  state_->tcp->close();
-  state_->dns_tcp->close();
-  state_->dns_udp->close();
-  for (const State::Open& open : state_->open) open.stream->close(io::Stream::Close::kReset);
+  state_->end();
+}
+
+io::Async<void> Gateway::wait_ended(io::Clock::time_point until) {
+  State& state = *state_;
+  while (state.active > 0) {
+    const bool in_time = co_await state.one_ended.wait_until(until);
+    if (!in_time) co_return;
+  }
+}
+
+void Gateway::State::end() {
+  if (ended) return;
+  ended = true;
+  tcp->close();
+  dns_tcp->close();
+  dns_udp->close();
+  meter.reset_all();
+  ending.notify();
+  count_unwritten();
+}
+
+Async<void> Gateway::State::wait_end(State& state) {
+  if (!state.ended) co_await state.ending.wait();
 }
 
 GatewayCounts Gateway::counts() const {
@@ -103,10 +127,27 @@ OpenConnection::~OpenConnection() {
 }
 
 void Gateway::State::record(const AuditRecord& record) {
-  if (record.kind != AuditKind::kDns) ++(record.allowed ? counts.allowed : counts.denied);
+  if (record.kind != AuditKind::kDns && record.kind != AuditKind::kPolicyUpdate)
+    ++(record.allowed ? counts.allowed : counts.denied);
   if (!options.record) return;
+  if (!ended && !record_rate.take(io::Clock::now())) {
+    ++unwritten;
+    options.record(record, {});
+    return;
+  }
+  count_unwritten();
   options.record(record, audit_line(record, options.sandbox, revision, ++sequence,
                                     std::chrono::system_clock::now()));
+}
+
+void Gateway::State::count_unwritten() {
+  if (unwritten == 0 || !options.record) return;
+  const AuditRecord lost{.kind = AuditKind::kLimit,
+                         .reason = std::string(kRecordsReason),
+                         .detail = std::to_string(unwritten) + " records were not written"};
+  unwritten = 0;
+  options.record(lost, audit_line(lost, options.sandbox, revision, ++sequence,
+                                  std::chrono::system_clock::now()));
 }
 
 Async<void> Gateway::State::accept_all(std::shared_ptr<State> self) {

@@ -33,7 +33,8 @@ struct GatewaySockets {
 struct GatewayOptions {
   std::string sandbox;  // its id, for records and refusals
   std::shared_ptr<const policy::CompiledNetwork> policy;
-  // Is given each record, also as a line.
+  // Is given each record, also as a line; the line is empty where there are too many of them a
+  // second, which a later one counts.
   std::function<void(const AuditRecord& record, const std::string& line)> record;
 };
 
@@ -51,6 +52,8 @@ class Gateway {
 
   // Takes nothing more and resets every connection; their last records come as the loop runs on.
   void end();
+  // After end(): until the last of them has come, or the time.
+  io::Async<void> wait_ended(io::Clock::time_point until);
 
   // From now on this policy holds; connections that it denies are reset.
   void update(std::shared_ptr<const policy::CompiledNetwork> policy);

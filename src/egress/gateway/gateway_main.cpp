@@ -6,6 +6,7 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -28,7 +29,8 @@ constexpr int kStatusOfOurError = 125;
 constexpr unsigned kThreads = 8;
 constexpr std::size_t kMostMemory = 512u << 20;
 constexpr std::size_t kMostDescriptors = 65'536;
-constexpr std::size_t kMostPolicy = 1u << 20;
+constexpr std::size_t kMostPolicy = 16u << 20;
+constexpr std::chrono::seconds kLastRecords{1};
 
 struct Started {
   std::string sandbox;
@@ -42,20 +44,21 @@ void say(char kind, std::string_view text) {
 }
 
 Result<Started> receive_start() {
-  TRY_ASSIGN(sys::Message message, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
-  const std::size_t count = message.descriptors.size();
-  if (count != kGatewayDescriptors && count != kGatewayDescriptors + 1)
-    return fail(Error::internal("the start has " + std::to_string(count) + " descriptors"));
+  TRY_ASSIGN(sys::Message first, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
+  if (first.descriptors.empty() || first.descriptors.size() > 2)
+    return fail(Error::internal("the start has not one or two descriptors"));
   Started started;
-  started.sandbox = std::move(message.bytes);
-  started.sockets = {.tcp = std::move(message.descriptors[0]),
-                     .dns_udp = std::move(message.descriptors[1]),
-                     .dns_tcp = std::move(message.descriptors[2])};
-  TRY_ASSIGN(const std::string text, sys::read_again(message.descriptors[3].get(), kMostPolicy));
-  TRY_ASSIGN(const policy::NetworkPolicy values,
-             policy::parse_network_policy(text, policy::Format::kJson));
+  started.sandbox = std::move(first.bytes);
+  TRY_ASSIGN(const std::string text, sys::read_again(first.descriptors[0].get(), kMostPolicy));
+  TRY_ASSIGN(const policy::NetworkPolicy values, policy::parse_written_network_policy(text));
   TRY_ASSIGN(started.policy, policy::CompiledNetwork::compile(values));
-  if (count > kGatewayDescriptors) started.audit = std::move(message.descriptors[4]);
+  if (first.descriptors.size() > 1) started.audit = std::move(first.descriptors[1]);
+  TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
+  if (second.descriptors.size() != kGatewaySockets)
+    return fail(Error(Code::kCancelled, "whoever started the gateway wants it no more"));
+  started.sockets = {.tcp = std::move(second.descriptors[0]),
+                     .dns_udp = std::move(second.descriptors[1]),
+                     .dns_tcp = std::move(second.descriptors[2])};
   return started;
 }
 
@@ -78,17 +81,38 @@ io::Async<void> wait_for_end(io::Loop& loop, io::Stream& control) {
   loop.stop();
 }
 
+io::Async<void> wait_for_records(io::Loop& loop, Gateway& gateway) {
+  co_await gateway.wait_ended(io::Clock::now() + kLastRecords);
+  loop.stop();
+}
+
+// Where the records go. One that the file does not take is lost; the next one's number shows it.
+class AuditFile {
+ public:
+  explicit AuditFile(Fd file) : file_(std::move(file)) {}
+  void write(const std::string& line) {
+    if (!file_.valid() || line.empty()) return;
+    // The end of one that was cut off is not the beginning of this one.
+    const std::string bytes = torn_ ? "\n" + line : line;
+    const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
+    if (count > 0) torn_ = static_cast<std::size_t>(count) < bytes.size();
+  }
+
+ private:
+  Fd file_;
+  bool torn_ = false;
+};
+
 Status serve(Started started) {
   io::Loop loop(kThreads);
   TRY_ASSIGN(const std::unique_ptr<io::Stream> control, io::adopt(loop, Fd(kGatewayControlFd)));
   Report report;
   GatewayOptions options{.sandbox = std::move(started.sandbox),
                          .policy = std::move(started.policy)};
-  options.record = [&report, audit_fd = started.audit.get()](const AuditRecord& record,
-                                                             const std::string& line) {
+  AuditFile audit(std::move(started.audit));
+  options.record = [&](const AuditRecord& record, const std::string& line) {
     add_to_report(record, report);
-    // A record that the file does not take is lost; the next one's number shows it.
-    if (audit_fd >= 0) (void)!::write(audit_fd, line.data(), line.size());
+    audit.write(line);
   };
   TRY_ASSIGN(std::unique_ptr<Gateway> gateway,
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
@@ -97,7 +121,7 @@ Status serve(Started started) {
   loop.run();
   // Connections that were open are recorded as they end.
   gateway->end();
-  loop.post([&loop] { loop.stop(); });
+  loop.spawn(wait_for_records(loop, *gateway));
   loop.run();
   const GatewayCounts counts = gateway->counts();
   report.bytes_out = counts.bytes_up;

@@ -17,6 +17,8 @@ using policy::NetworkDecision;
 using policy::NetworkReason;
 using State = Gateway::State;
 
+constexpr std::uint16_t kHttpPort = 80;
+
 // What the handler of one connection needs; held by the handler.
 struct Client {
   std::shared_ptr<State> state;
@@ -48,8 +50,9 @@ std::expected<std::string, Refused> origin_form(const std::string& target,
   const std::size_t end = target.find_first_of("/?", kScheme.size());
   const auto named = policy::canonical_authority(
       std::string_view(target).substr(kScheme.size(), end - kScheme.size()));
-  if (!named.has_value() || named->host != authority.host)
-    return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
+  const bool same = named.has_value() && named->host == authority.host &&
+                    named->port.value_or(kHttpPort) == authority.port.value_or(kHttpPort);
+  if (!same) return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
   const std::string rest = end == std::string::npos ? "" : target.substr(end);
   return rest.starts_with('/') ? rest : "/" + rest;
 }
@@ -65,7 +68,7 @@ std::expected<Asked, Refused> read_request(const Client& client, const http::Req
         Refused{.status = 400, .reason = "bad_name", .detail = authority.error().message()});
   }
   const Meant& destination = client.destination;
-  const bool other_port = authority->port.value_or(80) != destination.port;
+  const bool other_port = authority->port.value_or(kHttpPort) != destination.port;
   const bool other_name = destination.pin && authority->host != destination.host;
   if (other_port || other_name)
     return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
@@ -87,17 +90,28 @@ policy::CompiledNetwork::Request policy_request(const http::RequestHead& head, c
           .body = body};
 }
 
-// By the name first; a connection to a bare address may be allowed as such.
+// By the name first; a connection to a bare address may be allowed as such. Which of the two it is
+// stays so for the whole request.
 NetworkDecision judge(const policy::CompiledNetwork& policy, const Meant& destination,
                       const http::RequestHead& head, Asked& asked, std::uint64_t body) {
   const auto request = policy_request(head, asked, body);
-  const NetworkDecision decision = policy.request(asked.host, destination.port, request);
+  NetworkDecision decision = policy.request(asked.host, destination.port, request);
   if (decision.allowed || destination.pin || decision.reason == NetworkReason::kDenyRule)
     return decision;
-  const NetworkDecision by_address = policy.request(destination.host, destination.port, request);
+  NetworkDecision by_address = policy.request(destination.host, destination.port, request);
   if (!by_address.allowed) return decision;
   asked.by_address = true;
   return by_address;
+}
+
+// What a new policy says of a request under way.
+bool allows(const policy::CompiledNetwork& policy, const Meant& destination,
+            const http::RequestHead& head, const Asked& asked, std::uint64_t body,
+            std::string_view upstream) {
+  const Host& host = asked.by_address ? destination.host : asked.host;
+  const NetworkDecision decision =
+      policy.request(host, destination.port, policy_request(head, asked, body));
+  return decision.allowed && allows_address(policy, upstream, destination.port, decision);
 }
 
 bool upgrades_to_websocket(const http::RequestHead& head) {
@@ -105,7 +119,7 @@ bool upgrades_to_websocket(const http::RequestHead& head) {
 }
 
 http::RequestHead upstream_head(const http::RequestHead& head, const Asked& asked,
-                                std::uint16_t port) {
+                                std::uint16_t port, const NetworkDecision& decision) {
   http::RequestHead sent;
   sent.method = head.method;
   sent.target = asked.target.text();
@@ -116,11 +130,15 @@ http::RequestHead upstream_head(const http::RequestHead& head, const Asked& aske
   http::remove_hop_by_hop(headers);
   headers.remove("Transfer-Encoding").remove("Expect");
   headers.remove("Proxy-Authorization").remove("Proxy-Connection").remove("Max-Forwards");
+  // By which a server would take it for another method than the one that was judged.
+  if (decision.limits_methods) {
+    headers.remove("X-HTTP-Method-Override").remove("X-HTTP-Method").remove("X-Method-Override");
+  }
   if (chunked) headers.add("Transfer-Encoding", "chunked");
   headers.add("Connection", upgrades ? "Upgrade" : "close");
   if (upgrades) headers.add("Upgrade", "websocket");
   const std::string host = asked.host.text();
-  headers.set("Host", port == 80 ? host : host + ":" + std::to_string(port));
+  headers.set("Host", port == kHttpPort ? host : host + ":" + std::to_string(port));
   return sent;
 }
 
@@ -144,28 +162,39 @@ Async<void> answer_refusal(const Client& client, http::Exchange& exchange, const
 // One request that may go on: connects, passes it and its answer, and says what came of it.
 class Forward {
  public:
-  Forward(const Client& client, http::Exchange& exchange, Asked asked, AuditRecord& record)
-      : client_(client), exchange_(exchange), asked_(std::move(asked)), record_(record) {}
+  Forward(const Client& client, http::Exchange& exchange, Asked asked, NetworkDecision decision,
+          AuditRecord& record)
+      : client_(client),
+        exchange_(exchange),
+        asked_(std::move(asked)),
+        decision_(std::move(decision)),
+        record_(record) {}
 
   // Nothing: it went through, or broke off midway.
   Async<std::optional<Refused>> run() {
     State& state = *client_.state;
     const Meant& destination = client_.destination;
     const Host& to = asked_.by_address ? destination.host : asked_.host;
-    DialResult dialed = co_await dial(state.loop, to, destination.port, state.options.policy);
-    if (!dialed.has_value()) co_return dial_refusal(dialed.error());
-    record_.upstream = dialed->address;
+    std::optional<DialResult> dialed =
+        co_await State::dial_for(state, to, destination.port, decision_);
+    if (!dialed.has_value()) co_return Refused{.status = 502, .reason = "unreachable"};
+    if (!dialed->has_value()) co_return dial_refusal(dialed->error());
+    Dialed& upstream = **dialed;
+    record_.upstream = upstream.address;
     const OpenConnection open(client_.state, *client_.stream, [this](const auto& policy) {
-      return judge(policy, client_.destination, exchange_.request(), asked_, body_).allowed;
+      return allows(policy, client_.destination, exchange_.request(), asked_, body_,
+                    record_.upstream);
     });
     http::PassageOptions options;
-    options.head = upstream_head(exchange_.request(), asked_, destination.port);
+    options.head = upstream_head(exchange_.request(), asked_, destination.port, decision_);
     options.half_closed = http::PassageOptions::HalfClosed::kStays;
     options.on_answer = [](http::ResponseHead& head) { head.headers.remove("Alt-Svc"); };
     options.on_body = [this](std::string_view bytes) { return count_body(bytes.size()); };
-    http::Passage passage(exchange_, *dialed->stream, std::move(options));
+    record_.bytes_up = http::encode(options.head).value_or("").size();
+    http::Passage passage(exchange_, *upstream.stream, std::move(options));
     Status status = fail(Error(Code::kDeadlineExceeded, "nothing moved for too long"));
-    co_await io::race(run_passage(passage, status), State::watch_idle(state, *client_.stream));
+    co_await io::race(run_passage(passage, status), State::watch(state, *client_.stream));
+    record_.bytes_up += body_;
     record_.status = passage.answer_status();
     if (status.has_value()) co_return std::nullopt;
     record_.detail = status.error().message();
@@ -200,9 +229,10 @@ class Forward {
   }
 
   Status count_body(std::size_t bytes) {
-    body_ += bytes;
-    const auto& policy = *client_.state->options.policy;
-    if (judge(policy, client_.destination, exchange_.request(), asked_, body_).allowed) return {};
+    if (!decision_.most_body || body_ + bytes <= *decision_.most_body) {
+      body_ += bytes;
+      return {};
+    }
     too_long_ = true;
     return fail(Error(Code::kResourceExhausted, "the body is longer than the policy allows"));
   }
@@ -210,6 +240,7 @@ class Forward {
   const Client& client_;
   http::Exchange& exchange_;
   Asked asked_;
+  const NetworkDecision decision_;
   AuditRecord& record_;
   std::uint64_t body_ = 0;
   bool too_long_ = false;
@@ -219,19 +250,21 @@ Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
   State& state = *client->state;
   const Meant& destination = client->destination;
   const io::Clock::time_point began = io::Clock::now();
-  const std::uint64_t up = client->stream->bytes_up(), down = client->stream->bytes_down();
+  const Active active(state);
+  const std::uint64_t down = client->stream->bytes_down();
   const http::RequestHead& head = exchange.request();
   AuditRecord record{.kind = AuditKind::kHttp, .port = destination.port, .method = head.method};
   record.host = destination.host.name;
   record.destination = destination.text;
 
   std::optional<Refused> refused;
+  NetworkDecision decision;
   auto asked = read_request(*client, head);
   if (asked.has_value()) {
     record.host = asked->host.name;
     record.path = asked->target.path;
     record.query = asked->target.query;
-    const NetworkDecision decision =
+    decision =
         judge(*state.options.policy, destination, head, *asked, exchange.body_length().value_or(0));
     record.reason = policy::to_string(decision.reason);
     record.rule = decision.rule;
@@ -246,7 +279,7 @@ Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
     refused = std::move(asked).error();
   }
   if (!refused) {
-    Forward forward(*client, exchange, std::move(*asked), record);
+    Forward forward(*client, exchange, std::move(*asked), decision, record);
     refused = co_await forward.run();
   }
   if (refused) {
@@ -257,7 +290,6 @@ Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
     co_await answer_refusal(*client, exchange, *refused, record.host, record.path);
   }
   record.allowed = !refused;
-  record.bytes_up = client->stream->bytes_up() - up;
   record.bytes_down = client->stream->bytes_down() - down;
   record.time = std::chrono::duration_cast<std::chrono::milliseconds>(io::Clock::now() - began);
   state.record(record);

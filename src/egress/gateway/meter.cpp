@@ -31,12 +31,16 @@ void Meter::set_limits(const policy::NetworkLimits& limits) {
 }
 
 std::string_view Meter::connection_fault() {
-  if (limits_.connections && connections_ >= *limits_.connections) return "connections";
+  if (limits_.connections && streams_.size() >= *limits_.connections) return "connections";
   if (new_connections_ && !new_connections_->take(io::Clock::now()))
     return "connections_per_second";
   if (limits_.bytes_up && up_.total >= *limits_.bytes_up) return "bytes_up";
   if (limits_.bytes_down && down_.total >= *limits_.bytes_down) return "bytes_down";
   return {};
+}
+
+void Meter::reset_all() {
+  for (MeteredStream* const stream : streams_) stream->close(io::Stream::Close::kReset);
 }
 
 bool Meter::take_query() {
@@ -60,11 +64,11 @@ Result<io::Clock::duration> Meter::pass(Direction& direction, std::optional<std:
 
 MeteredStream::MeteredStream(Meter& meter, std::unique_ptr<io::Stream> stream, std::string seen)
     : meter_(meter), stream_(std::move(stream)), seen_(std::move(seen)) {
-  ++meter_.connections_;
+  place_ = meter_.streams_.insert(meter_.streams_.end(), this);
 }
 
 MeteredStream::~MeteredStream() {
-  --meter_.connections_;
+  meter_.streams_.erase(place_);
 }
 
 void MeteredStream::end_for(std::string_view limit) {
@@ -75,10 +79,11 @@ void MeteredStream::end_for(std::string_view limit) {
 io::Async<Status> MeteredStream::look_further(io::Clock::duration time) {
   std::string piece(kPiece, '\0');
   stream_->set_timeout(time);
-  CO_TRY_ASSIGN(const std::size_t count, co_await stream_->read(piece));
-  if (count == 0) co_return fail(Error::unavailable("the sandbox closed the connection"));
-  seen_.append(piece, 0, count);
+  const auto count = co_await stream_->read(piece);
   stream_->set_timeout({});
+  if (!count.has_value()) co_return fail(count.error());
+  if (*count == 0) co_return fail(Error::unavailable("the sandbox closed the connection"));
+  seen_.append(piece, 0, *count);
   co_return Status();
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,8 @@
 #include "io/stream.h"
 
 namespace caisson::egress {
+
+class MeteredStream;
 
 class Meter {
  public:
@@ -33,7 +36,9 @@ class Meter {
 
   std::uint64_t bytes_up() const { return up_.total; }
   std::uint64_t bytes_down() const { return down_.total; }
-  std::uint64_t connections() const { return connections_; }
+  std::uint64_t connections() const { return streams_.size(); }
+  // Ends all of them with a reset.
+  void reset_all();
 
  private:
   friend class MeteredStream;
@@ -50,7 +55,7 @@ class Meter {
   policy::NetworkLimits limits_;
   std::optional<TokenBucket> new_connections_, queries_;
   Direction up_, down_;
-  std::uint64_t connections_ = 0;
+  std::list<MeteredStream*> streams_;
 };
 
 class MeteredStream final : public io::Stream {
@@ -84,6 +89,7 @@ class MeteredStream final : public io::Stream {
   Meter& meter_;
   std::unique_ptr<io::Stream> stream_;
   std::string seen_;
+  std::list<MeteredStream*>::iterator place_;
   std::uint64_t up_ = 0, down_ = 0;
   std::string_view ended_by_;
   io::Clock::time_point moved_at_ = io::Clock::now();

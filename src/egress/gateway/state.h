@@ -9,11 +9,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "egress/dns_answer.h"
+#include "egress/gateway/dial.h"
 #include "egress/gateway/gateway.h"
 #include "egress/gateway/meter.h"
 #include "egress/name_table.h"
+#include "egress/rate.h"
 #include "http/server.h"
 #include "io/datagram.h"
 #include "io/stream.h"
@@ -40,12 +43,22 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
                                        std::unique_ptr<io::Stream> stream);
   std::string reply(std::string_view query, DnsTransport transport);
   void record(const AuditRecord& record);
+  void count_unwritten();
+  // Takes nothing more, resets every connection and ends whoever waits.
+  void end();
+  // Until end().
+  static io::Async<void> wait_end(State& state);
 
   // ---- connection.cpp
   static io::Async<void> serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream);
 
-  // Ends a connection on which nothing moves for as long as the policy allows.
-  static io::Async<void> watch_idle(State& state, MeteredStream& client);
+  // Returns when nothing has moved on a connection for as long as the policy allows, which ends it,
+  // or when the gateway ends.
+  static io::Async<void> watch(State& state, MeteredStream& client);
+  // nullopt: the gateway ended meanwhile.
+  static io::Async<std::optional<DialResult>> dial_for(State& state, policy::Host host,
+                                                       std::uint16_t port,
+                                                       policy::NetworkDecision allowed);
 
   // ---- http.cpp
   // Takes the connection over until its end.
@@ -62,6 +75,14 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   std::unique_ptr<io::Listener> tcp, dns_tcp;
   std::unique_ptr<io::DatagramSocket> dns_udp;
   unsigned dns_streams = 0;
+  bool ended = false;
+  io::Event ending;
+  // Connections that are judged or open, and requests.
+  unsigned active = 0;
+  io::Event one_ended;
+  // Records beyond this rate are counted alone, so that a program cannot fill a disk with them.
+  TokenBucket record_rate;
+  std::uint64_t unwritten = 0;
 
   // Open connections, and whether a new policy still allows each.
   struct Open {
@@ -69,6 +90,21 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
     std::function<bool(const policy::CompiledNetwork&)> still_allowed;
   };
   std::list<Open> open;
+};
+
+// Counted in `active` for as long as it lives.
+class Active {
+ public:
+  explicit Active(Gateway::State& state) : state_(state) { ++state_.active; }
+  ~Active() {
+    --state_.active;
+    state_.one_ended.notify();
+  }
+  Active(const Active&) = delete;
+  Active& operator=(const Active&) = delete;
+
+ private:
+  Gateway::State& state_;
 };
 
 // In `open` for as long as it lives.
