@@ -8,39 +8,42 @@ namespace {
 
 // A digit for each descriptor that may be there, one for the kind of attributes, then the maps with
 // a NUL between them.
-constexpr std::size_t kFiles = 7;
-constexpr std::size_t kHead = kFiles + 1;
+constexpr std::size_t kHead = 4;
+// Before that where a gateway is there, whose descriptors are the last ones. Without it the text is
+// what it was before there were gateways: kept sandboxes outlive a change of programs, and what
+// they hand out (kHold) has none.
+constexpr char kGatewayMark = 'g';
 
 template <typename File, typename Given>
-std::array<File*, kFiles> files_of(Given& handouts) {
-  return {&handouts.layer,
-          &handouts.record,
-          &handouts.egress,
-          &handouts.gateway.tcp,
-          &handouts.gateway.dns_udp,
-          &handouts.gateway.dns_tcp,
-          &handouts.gateway.namespace_fd};
+std::array<File*, 4> files_of(Given& gateway) {
+  return {&gateway.tcp, &gateway.dns_udp, &gateway.dns_tcp, &gateway.namespace_fd};
 }
 
 }  // namespace
 
 std::string encode_handouts(const Handouts& handouts) {
   std::string text;
-  for (const Fd* file : files_of<const Fd>(handouts)) text += file->valid() ? '1' : '0';
-  text += handouts.trusted_attributes ? '1' : '0';
+  if (handouts.gateway.valid()) text += kGatewayMark;
+  for (const bool there : {handouts.layer.valid(), handouts.record.valid(), handouts.egress.valid(),
+                           handouts.trusted_attributes})
+    text += there ? '1' : '0';
   return text + handouts.uid_lines + '\0' + handouts.gid_lines;
 }
 
 std::vector<int> descriptors_of(const Handouts& handouts) {
   std::vector<int> numbers;
-  for (const Fd* file : files_of<const Fd>(handouts)) {
+  for (const Fd* file : {&handouts.layer, &handouts.record, &handouts.egress}) {
     if (file->valid()) numbers.push_back(file->get());
   }
+  if (!handouts.gateway.valid()) return numbers;
+  for (const Fd* file : files_of<const Fd>(handouts.gateway)) numbers.push_back(file->get());
   return numbers;
 }
 
 Result<Handouts> decode_handouts(std::string_view text, std::vector<Fd> descriptors) {
   const auto malformed = [] { return fail(Error::internal("what set-up hands out is malformed")); };
+  const bool has_gateway = text.starts_with(kGatewayMark);
+  if (has_gateway) text.remove_prefix(1);
   const std::size_t end = text.find('\0');
   if (end == std::string_view::npos || end < kHead || text.size() > kMostHandoutText)
     return malformed();
@@ -49,18 +52,17 @@ Result<Handouts> decode_handouts(std::string_view text, std::vector<Fd> descript
   }
   Handouts handouts;
   std::size_t next = 0;
-  const auto places = files_of<Fd>(handouts);
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  Fd* const places[] = {&handouts.layer, &handouts.record, &handouts.egress};
+  for (std::size_t i = 0; i < std::size(places); ++i) {
     if (text[i] == '0') continue;
     if (next == descriptors.size()) return malformed();
     *places[i] = std::move(descriptors[next++]);
   }
-  const Gateway& gateway = handouts.gateway;
-  const bool whole_gateway = gateway.dns_udp.valid() == gateway.valid() &&
-                             gateway.dns_tcp.valid() == gateway.valid() &&
-                             gateway.namespace_fd.valid() == gateway.valid();
-  if (next != descriptors.size() || handouts.layer.valid() != handouts.record.valid() ||
-      !whole_gateway)
+  if (has_gateway && descriptors.size() - next >= 4) {
+    for (Fd* const file : files_of<Fd>(handouts.gateway)) *file = std::move(descriptors[next++]);
+  }
+  if (next != descriptors.size() || has_gateway != handouts.gateway.valid() ||
+      handouts.layer.valid() != handouts.record.valid())
     return malformed();
   handouts.trusted_attributes = text[kHead - 1] == '1';
   handouts.uid_lines = text.substr(kHead, end - kHead);

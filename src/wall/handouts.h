@@ -49,6 +49,7 @@ inline constexpr const char* kWorkloadAddress6 = "fd00:5a::2";
 struct Gateway {
   Fd tcp, dns_udp, dns_tcp;
   Fd namespace_fd;  // the network namespace that they are of
+  // Whether there is one.
   bool valid() const { return tcp.valid(); }
 };
 
