@@ -298,16 +298,18 @@ tell([tcp("192.0.2.1", {port}) for _ in range(50)][-1])
 
     def test_new_connections_come_at_a_rate(self):
         """What is above it waits for a second; the kernel remembers no more than that."""
+        # Each of another destination, and so a connection of its own to whoever keeps count of them.
         script = """
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 began = time.monotonic()
-for burst in range(200):
-    made = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(60)]
-    for one in made: one.sendto(b"x", ("192.0.2.1", 53))
-    for one in made: one.close()
+for i in range(12000):
+    made.sendto(b"x", ("11.0.%d.%d" % (i >> 8, i & 255), 53))
+    if i % 50 == 0: time.sleep(0.01)
 tell(time.monotonic() - began)
 """
         told, arrived, _ = self.inside(script)
-        self.assertGreater(len(arrived), 1000)
+        # As many as find room in a socket that is emptied at the same time.
+        self.assertGreater(len(arrived), 100)
         self.assertLess(len(arrived), 4096 + 1000 * (told[0] + 0.5))
 
     def test_the_doctor_tried_it(self):
