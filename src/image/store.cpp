@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <ctime>
 
 #include "base/kernel_abi.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::string_view kIdPrefix = "sha256:";
 constexpr std::size_t kShortestId = 6;
+constexpr const char* kFormatName = "format";
 
 bool is_hex(std::string_view text) {
   return std::ranges::all_of(
@@ -49,9 +51,34 @@ Result<Store> Store::open_at(const std::string& directory) {
     if (!made.has_value()) return fail(std::move(made).error().with("image store " + directory));
     store.directory_ = std::move(*made);
   }
+  if (Status known = store.check_format(); !known)
+    return fail(std::move(known).error().with("image store " + directory));
   // What cannot be swept now stays invisible; the next opening tries again.
   if (store.may_hold_rubbish() && !store.sweep().has_value()) errno = 0;
   return store;
+}
+
+Status Store::check_format() const {
+  const std::string ours = std::to_string(kStoreFormat) + "\n";
+  auto text = read_small_file_at(directory_.get(), kFormatName);
+  if (!text.has_value() && text.error().code() == Code::kNotFound) {
+    // Who may only read the store says nothing about it, and cannot make anything of it either.
+    if (!replace_file_at(directory_.get(), kFormatName, ours).has_value()) errno = 0;
+    return {};
+  }
+  if (!text.has_value()) return fail(std::move(text).error());
+  std::uint32_t format = 0;
+  const char* const end = text->data() + text->size();
+  const auto read = std::from_chars(text->data(), end, format);
+  if (read.ec != std::errc() || std::string_view(read.ptr, end) != "\n" || format == 0)
+    return fail(Error(Code::kDataLoss, "its file `format` is damaged: found " + printable(*text) +
+                                           ", allowed is a number on a line"));
+  if (format > kStoreFormat)
+    return fail(Error::precondition("it is of format " + std::to_string(format) +
+                                    ", which a newer caisson made; this one knows formats up to " +
+                                    std::to_string(kStoreFormat)));
+  if (format < kStoreFormat) return replace_file_at(directory_.get(), kFormatName, ours);
+  return {};
 }
 
 Result<std::optional<Store>> Store::open_if_present() {

@@ -156,10 +156,17 @@ struct CacheReport {
   std::uint64_t bytes = 0;              // of what the kept ones take
 };
 
+// What is in the store's file `format`, a number: to be raised with each change after which a
+// program that knows less would read something wrong or sweep what is needed. 1: images by digest;
+// 2: root file systems apart from images; 3: some of them over others. A program refuses numbers
+// above its own; a store without the file is of one of these.
+inline constexpr std::uint32_t kStoreFormat = 3;
+
 class Store {
  public:
   // Opens (and makes) the store of this user and, where there may be something, sweeps. An error of
-  // the sweep is no error of the store.
+  // the sweep is no error of the store. Error: precondition where a newer program has made of it
+  // what this one does not know (kStoreFormat): it is left as it is, unswept.
   static Result<Store> open();
   static Result<Store> open_at(const std::string& directory);
   // open(), but nullopt and nothing made when this user has no store yet.
@@ -301,6 +308,7 @@ class Store {
   // Takes the shared lock of `work`, once.
   Status begin_adding();
   bool may_hold_rubbish() const;
+  Status check_format() const;
 
   Result<ImageRecord> read_record(const std::string& image_id);
   Result<RootfsInfo> read_rootfs(const std::string& chain);

@@ -428,6 +428,49 @@ TEST_F(Images, OfTheFirstFormatHaveToBeImportedAgain) {
   EXPECT_FALSE(marked());
 }
 
+TEST_F(Images, AStoreSaysOfWhichFormatItIs) {
+  open();
+  const std::string ours = std::to_string(kStoreFormat) + "\n";
+  const std::string path = directory_ / "images/format";
+  EXPECT_EQ(read_small_file(path).value(), ours);
+  // One of an older program, which wrote none or a lower one, becomes ours.
+  std::filesystem::remove(path);
+  open();
+  EXPECT_EQ(read_small_file(path).value(), ours);
+  replace("format", "1\n");
+  open();
+  EXPECT_EQ(read_small_file(path).value(), ours);
+}
+
+TEST_F(Images, AStoreOfANewerProgramIsLeftAsItIs) {
+  add("base");
+  // What the next to open it would sweep.
+  std::filesystem::create_directory(directory_ / "images/tmp/rubbish");
+  replace("work", "");
+  replace("format", std::to_string(kStoreFormat + 1) + "\n");
+  const auto refused = Store::open_at(directory_ / "images");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("it is of format " + std::to_string(kStoreFormat + 1) +
+                        ", which a newer caisson made; this one knows formats up to " +
+                        std::to_string(kStoreFormat)));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "images/tmp/rubbish"));
+  replace("format", std::to_string(kStoreFormat) + "\n");
+  EXPECT_TRUE(open().resolve("base").has_value());
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "images/tmp/rubbish"));
+}
+
+TEST_F(Images, ADamagedFormatIsAnError) {
+  open();
+  for (const char* text : {"", "3", "x\n", "0\n", "-1\n", "3\n3\n", "99999999999\n"}) {
+    replace("format", text);
+    const auto refused = Store::open_at(directory_ / "images");
+    ASSERT_FALSE(refused.has_value()) << text;
+    EXPECT_EQ(refused.error().code(), Code::kDataLoss) << text;
+  }
+}
+
 TEST_F(Images, OfTheFirstFormatMakeWayForOnesOfTheSameName) {
   const std::string digest = sha256_of("old");
   open();
