@@ -340,6 +340,8 @@ TEST(EgressId, IsNobodyElses) {
   EXPECT_NE(kEgressId, image::kFetchId);
 }
 
+constexpr std::size_t kMostMemory = 128 * 1024 * 1024;
+
 // Runs `call` in a process of its own that is confined; what it returns.
 int confined(int (*call)(int parent)) {
   const int parent = ::getpid();
@@ -348,7 +350,12 @@ int confined(int (*call)(int parent)) {
   if (child == 0) {
     const int first = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     const int second = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (!confine(parent, first, second)) ::_exit(120);
+    const Confinement how{.name = "test",
+                          .parent = parent,
+                          .keep = {first, second},
+                          .descriptors = 256,
+                          .memory = kMostMemory};
+    if (!confine(how)) ::_exit(120);
     // Not _exit(2), before which a sanitizer makes calls of its own that are refused here.
     ::syscall(SYS_exit_group, call(parent));
   }
@@ -370,6 +377,14 @@ TEST(Confined, SignalsNobodyButItself) {
 #if !defined(__has_feature) || !__has_feature(address_sanitizer)  // which takes that signal
   EXPECT_EQ(confined([](int) -> int { ::abort(); }), -SIGABRT);
 #endif
+}
+
+TEST(Confined, OpensForReadingAndOwnsNoSignals) {
+  EXPECT_EQ(confined([](int) { return ::open("/dev/null", O_WRONLY) < 0 ? errno : 0; }), EPERM);
+  EXPECT_EQ(
+      confined([](int parent) { return ::fcntl(STDERR_FILENO, F_SETOWN, parent) < 0 ? errno : 0; }),
+      EPERM);
+  EXPECT_EQ(confined([](int) { return ::socket(AF_UNIX, SOCK_STREAM, 0) < 0 ? errno : 0; }), EPERM);
 }
 
 #if !defined(__has_feature) || !__has_feature(address_sanitizer)
