@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "base/encoding.h"
 #include "base/error.h"
@@ -61,6 +62,29 @@ bool same_secret(std::string_view a, std::string_view b) {
     difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
   }
   return difference == 0;
+}
+
+void wipe(void* memory, std::size_t size) {
+  ::explicit_bzero(memory, size);
+}
+
+void wipe(std::string& text) {
+  text.resize(text.capacity());
+  wipe(text.data(), text.size());
+  text.clear();
+}
+
+SecretValue SecretValue::take(std::string& bytes) {
+  SecretValue value(bytes);
+  wipe(bytes);
+  return value;
+}
+
+SecretValue& SecretValue::operator=(SecretValue&& other) noexcept {
+  bytes_.swap(other.bytes_);
+  // Now, and not when the other is destroyed.
+  SecretBytes().swap(other.bytes_);
+  return *this;
 }
 
 }  // namespace caisson

@@ -36,5 +36,33 @@ TEST(Secret, ComparisonSeesEveryByteAndTheLength) {
   EXPECT_FALSE(same_secret("abc", std::string_view("abc\0", 4)));
 }
 
+TEST(Secret, WipedTextLeavesNoByteInItsMemory) {
+  std::string text(100, 'x');
+  const char* const memory = text.data();
+  wipe(text);
+  EXPECT_EQ(text, "");
+  ASSERT_GE(text.capacity(), 100u);
+  EXPECT_EQ(std::string(memory, 100), std::string(100, '\0'));
+}
+
+TEST(Secret, TakenValueIsNoLongerWhereItWas) {
+  std::string text = "correct horse battery staple";
+  const char* const memory = text.data();
+  const SecretValue value = SecretValue::take(text);
+  EXPECT_EQ(value.bytes(), "correct horse battery staple");
+  EXPECT_EQ(memory[0], '\0');
+}
+
+TEST(Secret, MovedValueIsInOnePlace) {
+  SecretValue first("first value");
+  SecretValue second("second value");
+  second = std::move(first);
+  EXPECT_EQ(second.bytes(), "first value");
+  EXPECT_EQ(first.bytes(), "");  // NOLINT: what a move leaves is part of the promise
+  const SecretValue third = std::move(second);
+  EXPECT_EQ(third.bytes(), "first value");
+  EXPECT_EQ(second.bytes(), "");  // NOLINT
+}
+
 }  // namespace
 }  // namespace caisson
