@@ -1,0 +1,283 @@
+#include "policy/secret_check.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "policy/complain.h"
+#include "policy/host_name.h"
+
+namespace caisson::policy {
+namespace {
+
+constexpr std::size_t kMaxName = 64;
+constexpr std::size_t kMaxPrefix = 64;
+constexpr std::size_t kMaxPlaceName = 256;
+constexpr std::size_t kMaxCommandWords = 64;
+constexpr std::size_t kMaxText = 4096;
+constexpr std::uint32_t kMaxOccurrences = 64;
+constexpr std::uint64_t kMaxTtl = 365ull * 24 * 3600 * 1000;
+
+constexpr std::string_view kAllowedHeader =
+    "the name of a header that servers do not usually repeat in what they answer, such as "
+    "authorization";
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool is_letter_or_digit(char c) {
+  return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool is_made_of(std::string_view text, std::string_view others) {
+  return std::ranges::all_of(text, [&](char c) {
+    return is_letter_or_digit(c) || others.find(c) != std::string_view::npos;
+  });
+}
+
+bool has_control(std::string_view text) {
+  return std::ranges::any_of(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxName && is_made_of(text, "-._");
+}
+
+bool is_variable(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxPlaceName && is_made_of(text, "_") &&
+         !(text[0] >= '0' && text[0] <= '9');
+}
+
+bool is_token(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxName && is_made_of(text, "!#$%&'*+-.^_`|~");
+}
+
+std::string at(const std::string& path, std::size_t index) {
+  return path + "[" + std::to_string(index) + "]";
+}
+
+Status check_text(const std::string& text, const std::string& path, std::string_view allowed) {
+  if (!text.empty() && text.size() <= kMaxText && !has_control(text)) return {};
+  return fail(wrong(path, quote(text), allowed));
+}
+
+Status check_source(const SecretSource& source, const std::string& path) {
+  switch (source.kind) {
+    case SecretSource::Kind::kEnv:
+      if (is_variable(source.text)) return {};
+      return fail(wrong(path + ".env", quote(source.text), "the name of a variable"));
+    case SecretSource::Kind::kFile:
+      return check_text(source.text, path + ".file", "a path without control characters");
+    case SecretSource::Kind::kFd:
+      if (source.descriptor >= 3) return {};
+      return fail(wrong(path + ".fd", "the number " + std::to_string(source.descriptor),
+                        "an inherited descriptor, at least 3"));
+    case SecretSource::Kind::kCommand:
+      break;
+    default:
+      return fail(wrong(path, "another kind", "env, file, command or fd"));
+  }
+  if (source.command.empty() || source.command.size() > kMaxCommandWords)
+    return fail(wrong(path + ".command", std::to_string(source.command.size()) + " words",
+                      "a program and its arguments, at most 64 words"));
+  for (std::size_t i = 0; i < source.command.size(); ++i) {
+    const std::string& word = source.command[i];
+    // An argument may be empty; the program may not.
+    if (i > 0 && word.empty()) continue;
+    TRY(check_text(word, at(path + ".command", i), "a word without control characters"));
+  }
+  if (source.ttl_ms && (*source.ttl_ms < 1000 || *source.ttl_ms > kMaxTtl))
+    return fail(wrong(path + ".ttl", std::to_string(*source.ttl_ms) + "ms", "1s to 365d"));
+  return {};
+}
+
+Status check_shape(const SecretShape& shape, const std::string& path) {
+  if (shape.kind > SecretShape::Kind::kNone)
+    return fail(wrong(path, "another kind", "length, prefix:TEXT, jwt, aws or none"));
+  if (shape.kind != SecretShape::Kind::kPrefix) return {};
+  if (!shape.prefix.empty() && shape.prefix.size() <= kMaxPrefix &&
+      is_made_of(shape.prefix, "-._~"))
+    return {};
+  return fail(wrong(path, quote(shape.prefix),
+                    "prefix: and 1 to 64 letters, digits, '-', '.', '_' and '~'"));
+}
+
+Status check_hosts(const std::vector<std::string>& hosts, const std::string& path) {
+  if (hosts.size() > kMaxSecretItems)
+    return fail(wrong(path, std::to_string(hosts.size()) + " hosts", "at most 64"));
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    auto pattern = HostPattern::parse(hosts[i]);
+    if (!pattern) return fail(std::move(pattern).error().with(at(path, i)));
+  }
+  return {};
+}
+
+Status check_header(const std::string& name, const std::string& path) {
+  if (!is_token(name)) return fail(wrong(path, quote(name), kAllowedHeader));
+  std::string lowered = name;
+  std::ranges::transform(lowered, lowered.begin(), lower);
+  if (lowered == "cookie" || !is_repeated_header(lowered)) return {};
+  return fail(wrong(path, quote(name), kAllowedHeader));
+}
+
+Status check_place(const SecretPlace& place, const std::string& path) {
+  if (place.half > SecretPlace::Half::kPassword)
+    return fail(wrong(path, "another half", "any, user or password"));
+  switch (place.kind) {
+    case SecretPlace::Kind::kHeader:
+      if (place.name == "*") return {};
+      return check_header(place.name, path);
+    case SecretPlace::Kind::kBasic:
+    case SecretPlace::Kind::kPath:
+      if (place.name.empty()) return {};
+      return fail(wrong(path, quote(place.name), "no name for basic and path"));
+    case SecretPlace::Kind::kQuery:
+    case SecretPlace::Kind::kForm:
+      if (!place.name.empty() && place.name.size() <= kMaxPlaceName && !has_control(place.name))
+        return {};
+      return fail(wrong(path, quote(place.name),
+                        "a name of 1 to 256 characters without control characters"));
+    case SecretPlace::Kind::kJson: {
+      auto words = parse_json_pointer(place.name);
+      if (!words) return fail(std::move(words).error().with(path));
+      return {};
+    }
+  }
+  return fail(wrong(path, "another kind", "header, basic, query, path, json or form"));
+}
+
+Status check_injection(const SecretRule& rule, const std::string& path) {
+  const SecretRule fresh;
+  if (!(rule.env.empty() && rule.shape == fresh.shape && rule.in.empty() &&
+        rule.max_occurrences == fresh.max_occurrences && rule.passthrough.empty()))
+    return fail(wrong(path, "inject beside what is about a placeholder",
+                      "inject without env, shape, in, max_occurrences and passthrough"));
+  // Of a place it means any header.
+  if (rule.inject->header == "*")
+    return fail(wrong(path + ".inject.header", "\"*\"", "the name of one header"));
+  TRY(check_header(rule.inject->header, path + ".inject.header"));
+  if (rule.inject->prefix.size() > kMaxPrefix || has_control(rule.inject->prefix))
+    return fail(wrong(path + ".inject.prefix", quote(rule.inject->prefix),
+                      "at most 64 characters without control characters"));
+  return {};
+}
+
+bool is_escaped_well(std::string_view word) {
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (word[i] != '~') continue;
+    if (i + 1 == word.size() || (word[i + 1] != '0' && word[i + 1] != '1')) return false;
+  }
+  return true;
+}
+
+std::string unescaped(std::string_view word) {
+  std::string text;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (word[i] == '~') {
+      text += word[++i] == '1' ? '/' : '~';
+    } else {
+      text += word[i];
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Status check_secret(const SecretRule& rule, std::string_view path) {
+  const std::string below(path);
+  if (!is_name(rule.name))
+    return fail(
+        wrong(below, "the name " + quote(rule.name), "1 to 64 letters, digits, '-', '.' and '_'"));
+  if (!rule.env.empty() && !is_variable(rule.env))
+    return fail(wrong(below + ".env", quote(rule.env), "the name of a variable"));
+  TRY(check_source(rule.source, below + ".source"));
+  TRY(check_shape(rule.shape, below + ".shape"));
+  if (rule.hosts.empty())
+    return fail(wrong(below + ".hosts", "no host", "the hosts that may get the value"));
+  TRY(check_hosts(rule.hosts, below + ".hosts"));
+  TRY(check_hosts(rule.passthrough, below + ".passthrough"));
+  if (rule.in.size() > kMaxSecretItems)
+    return fail(wrong(below + ".in", std::to_string(rule.in.size()) + " places", "at most 64"));
+  for (std::size_t i = 0; i < rule.in.size(); ++i)
+    TRY(check_place(rule.in[i], at(below + ".in", i)));
+  if (rule.max_occurrences == 0 || rule.max_occurrences > kMaxOccurrences)
+    return fail(wrong(below + ".max_occurrences",
+                      "the number " + std::to_string(rule.max_occurrences), "1 to 64"));
+  if (rule.on_violation > OnSecretViolation::kTerminate)
+    return fail(wrong(below + ".on_violation", "another word", "block or terminate"));
+  if (rule.inject) return check_injection(rule, below);
+  return {};
+}
+
+Status check_secrets(std::span<const SecretRule> rules, std::string_view path) {
+  if (rules.size() > kMaxSecrets)
+    return fail(wrong(path, std::to_string(rules.size()) + " secrets", "at most 64"));
+  std::set<std::string_view> names, variables;
+  for (const SecretRule& rule : rules) {
+    const std::string below = key_below(path, rule.name);
+    TRY(check_secret(rule, below));
+    if (!names.insert(rule.name).second)
+      return fail(wrong(below, "the name twice", "each name once"));
+    if (!rule.env.empty() && !variables.insert(rule.env).second)
+      return fail(wrong(below + ".env", quote(rule.env) + ", which another secret has",
+                        "a variable of its own"));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> parse_json_pointer(std::string_view text) {
+  if (!text.starts_with('/') || text.size() > kMaxPlaceName || has_control(text) ||
+      !is_escaped_well(text))
+    return fail(Error::invalid(quote(text) +
+                               " is no pointer into JSON; allowed is /KEY/KEY… of at most 256 "
+                               "characters, in which ~1 is a slash and ~0 a tilde"));
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('/', 1), text.size());
+    words.push_back(unescaped(text.substr(1, end - 1)));
+    text.remove_prefix(end);
+  }
+  return words;
+}
+
+bool is_repeated_header(std::string_view name) {
+  constexpr std::array<std::string_view, 27> kNames = {"user-agent",
+                                                       "referer",
+                                                       "origin",
+                                                       "host",
+                                                       "cookie",
+                                                       "via",
+                                                       "forwarded",
+                                                       "x-request-id",
+                                                       "traceparent",
+                                                       "tracestate",
+                                                       "range",
+                                                       "connection",
+                                                       "keep-alive",
+                                                       "te",
+                                                       "trailer",
+                                                       "transfer-encoding",
+                                                       "upgrade",
+                                                       "expect",
+                                                       "max-forwards",
+                                                       "date",
+                                                       "cache-control",
+                                                       "pragma",
+                                                       "x-correlation-id",
+                                                       "proxy-authorization",
+                                                       "proxy-authenticate",
+                                                       "proxy-connection",
+                                                       "from"};
+  constexpr std::array<std::string_view, 5> kPrefixes = {"x-forwarded-", "accept", "sec-",
+                                                         "content-", "if-"};
+  std::string lowered(name);
+  std::ranges::transform(lowered, lowered.begin(), lower);
+  return std::ranges::find(kNames, lowered) != kNames.end() ||
+         std::ranges::any_of(kPrefixes,
+                             [&](std::string_view prefix) { return lowered.starts_with(prefix); });
+}
+
+}  // namespace caisson::policy
