@@ -53,7 +53,7 @@ Result<OutputLines::Line> parse_line(std::string_view text) {
   if (line->find("goes_on") != nullptr) return Line{.kind = Line::Kind::kGoesOn};
   if (const json::Value* error = line->find("error")) return fail(refusal_of(*error));
   if (const json::Value* missed = line->find("missed")) {
-    if (missed->as_integer() == nullptr) return fail(strange());
+    if (missed->as_integer() == nullptr || *missed->as_integer() < 0) return fail(strange());
     return Line{.kind = Line::Kind::kMissed,
                 .missed = static_cast<std::uint64_t>(*missed->as_integer())};
   }

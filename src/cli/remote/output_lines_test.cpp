@@ -75,7 +75,7 @@ TEST(OutputLines, ARefusalIsAnError) {
 TEST(OutputLines, WhatIsNoLineIsAnError) {
   for (const char* text :
        {"x\n", "{}\n", "[]\n", "{\"stdout\":5}\n", "{\"stdout\":\"%\",\"encoding\":\"base64\"}\n",
-        "{\"missed\":\"x\"}\n", "{\"error\":{}}\n", "{\"end\":{}}\n",
+        "{\"missed\":\"x\"}\n", "{\"missed\":-1}\n", "{\"error\":{}}\n", "{\"end\":{}}\n",
         "{\"end\":{\"verdict\":{\"kind\":\"odd\"}}}\n"}) {
     const auto line = first(text);
     ASSERT_FALSE(line.has_value()) << text;
