@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-constexpr std::array<std::int8_t, 256> reverse_alphabet() {
+consteval std::array<std::int8_t, 256> reverse_alphabet() {
   std::array<std::int8_t, 256> table{};
   table.fill(-1);
   for (std::size_t i = 0; i < kAlphabet.size(); ++i) {

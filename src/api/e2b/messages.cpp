@@ -8,7 +8,7 @@ using enum WireType;
 constexpr WireField::Shape kRepeated = WireField::Shape::kRepeated;
 constexpr WireField::Shape kOne = WireField::Shape::kOne;
 
-constexpr WireField message_field(std::string_view name, std::uint32_t number,
+consteval WireField message_field(std::string_view name, std::uint32_t number,
                                   const WireMessage& message, WireField::Shape shape = kOne) {
   return {name, number, kMessage, shape, &message};
 }
