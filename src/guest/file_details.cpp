@@ -60,14 +60,6 @@ Result<std::string_view> list_attributes(int fd, std::string& buffer) {
   return std::string_view(buffer).substr(0, static_cast<std::size_t>(size));
 }
 
-Status check_attribute_name(std::string_view name) {
-  if (!name.starts_with("user.") || name.size() > 255 || name.find('\0') != std::string_view::npos)
-    return fail(
-        Error::invalid("extended attribute: allowed are names that begin with user. and "
-                       "have at most 255 bytes"));
-  return {};
-}
-
 }  // namespace
 
 void put_status(proto::Fields& fields, const struct stat& status) {
@@ -86,12 +78,6 @@ void put_owner_names(proto::Fields& fields, const struct stat& status, const Acc
     fields.put(Tag::kUserName, user);
   if (const std::string_view group = names.group(status.st_gid); !group.empty())
     fields.put(Tag::kGroupName, group);
-}
-
-Result<std::string> attribute_name(const proto::FieldReader& fields, Tag tag) {
-  TRY_ASSIGN(const std::string_view name, fields.text(tag));
-  TRY(check_attribute_name(name));
-  return std::string(name);
 }
 
 Result<Details> Details::wanted(const proto::FieldReader& fields) {
@@ -145,32 +131,6 @@ void Details::put_attributes(proto::Fields& fields, const FileName& file) {
         .put(Tag::kXattrValue, std::string_view(value, static_cast<std::size_t>(size)));
     return ++count < kMaxAttributes;
   });
-}
-
-Result<std::optional<Attributes>> Attributes::wanted(const proto::FieldReader& fields) {
-  if (!fields.has(Tag::kXattrPrefix)) return std::optional<Attributes>();
-  Attributes attributes;
-  TRY_ASSIGN(attributes.prefix, attribute_name(fields, Tag::kXattrPrefix));
-  const std::vector<std::string_view> names = fields.all(Tag::kXattrName);
-  const std::vector<std::string_view> values = fields.all(Tag::kXattrValue);
-  if (names.size() != values.size())
-    return fail(Error::invalid("extended attributes: " + std::to_string(names.size()) +
-                               " names and " + std::to_string(values.size()) + " values"));
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    TRY(check_attribute_name(names[i]));
-    if (!names[i].starts_with(attributes.prefix))
-      return fail(Error::invalid("extended attribute: a name does not begin with the prefix " +
-                                 attributes.prefix));
-    bytes += names[i].size() + values[i].size();
-    attributes.values.emplace_back(names[i], values[i]);
-  }
-  if (names.size() > kMaxAttributes || bytes > kMaxAttributeBytes)
-    return fail(Error::invalid("extended attributes: " + std::to_string(names.size()) + " of " +
-                               std::to_string(bytes) + " bytes, at most " +
-                               std::to_string(kMaxAttributes) + " of " +
-                               std::to_string(kMaxAttributeBytes) + " bytes are allowed"));
-  return attributes;
 }
 
 Status Attributes::apply(int fd, const std::string& path) const {

@@ -12,8 +12,6 @@
 namespace caisson::guest {
 namespace {
 
-using proto::Tag;
-
 // One level. False: a directory was there.
 Result<bool> make_level(int directory, const char* name, const std::string& path, mode_t mode) {
   if (::mkdirat(directory, name, mode) == 0) return true;
@@ -27,19 +25,7 @@ Result<bool> make_level(int directory, const char* name, const std::string& path
   return fail(Error::syscall("mkdir " + path, error_number));
 }
 
-Result<std::uint32_t> id_field(const proto::FieldReader& fields, Tag tag, std::uint32_t fallback) {
-  TRY_ASSIGN(const std::uint64_t id, number_field(fields, tag, fallback));
-  if (id > fallback) return fail(Error::invalid("file: an owner's id has more than 32 bits"));
-  return static_cast<std::uint32_t>(id);
-}
-
 }  // namespace
-
-Result<Owner> Owner::wanted(const proto::FieldReader& fields) {
-  TRY_ASSIGN(const std::uint32_t uid, id_field(fields, Tag::kUid, kUnchanged));
-  TRY_ASSIGN(const std::uint32_t gid, id_field(fields, Tag::kGid, kUnchanged));
-  return Owner(uid, gid);
-}
 
 // Also of a descriptor that only says where something is.
 Status Owner::give(int fd, const std::string& path) const {

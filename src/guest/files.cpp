@@ -133,26 +133,6 @@ Status set_xattr(const proto::FieldReader& fields) {
 
 }  // namespace
 
-Result<std::string> checked_path(std::string_view path) {
-  if (!path.starts_with('/') || path.size() >= PATH_MAX ||
-      path.find('\0') != std::string_view::npos)
-    return fail(
-        Error::invalid("file: a path is absolute, shorter than 4096 bytes and has no zero "
-                       "byte"));
-  return std::string(path);
-}
-
-Result<std::string> path_field(const proto::FieldReader& fields, Tag tag) {
-  TRY_ASSIGN(const std::string_view path, fields.text(tag));
-  return checked_path(path);
-}
-
-Result<std::uint64_t> number_field(const proto::FieldReader& fields, Tag tag,
-                                   std::uint64_t fallback) {
-  if (!fields.has(tag)) return fallback;
-  return fields.number(tag);
-}
-
 std::string join(const std::string& directory, std::string_view name) {
   std::string path = directory;
   if (!path.ends_with('/')) path += '/';

@@ -1,15 +1,9 @@
 #include "guest/users.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
-
-#include "base/fd.h"
 
 namespace caisson::guest {
 namespace {
@@ -25,37 +19,6 @@ std::optional<std::uint32_t> parse_id(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size() || id == 0xffffffffu)
     return std::nullopt;
   return id;
-}
-
-Result<std::string> read_account_file(int root_fd, const std::string& name) {
-  // Not by openat2: a worker that reads names is confined already, and its filter has no openat2.
-  const Fd etc(::openat(root_fd, "etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!etc.valid()) return fail_errno("open /etc");
-  const Fd file(
-      ::openat(etc.get(), name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC));
-  const std::string path = "/etc/" + name;
-  if (!file.valid()) return fail_errno("open " + path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) return fail_errno("fstat " + path);
-  if (!S_ISREG(status.st_mode)) return fail(Error::precondition(path + " is not a regular file"));
-  if (static_cast<std::uint64_t>(status.st_size) > kMaxAccountFile)
-    return fail(Error::exhausted(path + " is longer than 1 MiB"));
-  std::string text(static_cast<std::size_t>(status.st_size), '\0');
-  std::size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t count = ::read(file.get(), text.data() + filled, text.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail_errno("read " + path);
-    if (count == 0) break;
-    filled += static_cast<std::size_t>(count);
-  }
-  text.resize(filled);
-  return text;
-}
-
-AccountFiles files_below(int root_fd) {
-  return {[root_fd] { return read_account_file(root_fd, "passwd"); },
-          [root_fd] { return read_account_file(root_fd, "group"); }};
 }
 
 // The lines of an account file, split at the colons; lines with another number of fields are left
@@ -118,10 +81,6 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-Result<Account> resolve_user(std::string_view user, int root_fd) {
-  return resolve_user(user, files_below(root_fd));
-}
-
 Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
   const std::size_t colon = user.find(':');
   std::string_view name = user.substr(0, colon);
@@ -174,10 +133,6 @@ Result<Account> resolve_user(std::string_view user, const AccountFiles& files) {
   if (group_by_name && !group_found)
     return fail(Error::not_found("group " + quoted(group) + ": no such entry in /etc/group"));
   return account;
-}
-
-AccountNames AccountNames::read(int root_fd) {
-  return read(files_below(root_fd));
 }
 
 AccountNames AccountNames::read(const AccountFiles& files) {
