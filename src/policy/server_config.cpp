@@ -1,20 +1,15 @@
 #include "policy/server_config.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cstdlib>
 #include <type_traits>
 #include <vector>
 
 #include "base/encoding.h"
-#include "base/paths.h"
-#include "base/sys.h"
 #include "policy/inside_path.h"
 #include "policy/limits.h"
 #include "policy/names.h"
@@ -26,8 +21,6 @@
 namespace caisson::policy {
 namespace {
 
-constexpr std::size_t kMaxFile = 1 << 20;
-constexpr const char* kHostFile = "/etc/caisson/caisson.yaml";
 constexpr std::size_t kMaxTemplates = 1000;
 constexpr std::size_t kMaxName = 128;
 constexpr std::size_t kMaxWords = 1000;
@@ -482,11 +475,6 @@ Status read_group(const Node& node, const std::string& group, ServerConfig& conf
   return for_each_key(node, group, read);
 }
 
-std::string variable(const std::string& name) {
-  const char* value = ::getenv(name.c_str());
-  return value == nullptr ? "" : value;
-}
-
 Status refuse(std::string_view key, std::string_view found, std::string_view allowed) {
   return fail(wrong(key, found, allowed));
 }
@@ -604,44 +592,6 @@ std::string print_server_config(const ServerConfig& config) {
     out.append(indent, ' ').append(key.substr(begin)).append(": ").append(value).append("\n");
   }
   return out;
-}
-
-std::string server_config_path() {
-  if (::geteuid() == 0) return kHostFile;
-  if (const std::string folder = variable("XDG_CONFIG_HOME"); !folder.empty()) {
-    return folder + "/caisson/caisson.yaml";
-  }
-  const std::string home = variable("HOME");
-  return home.empty() ? kHostFile : home + "/.config/caisson/caisson.yaml";
-}
-
-Result<ServerConfig> load_server_config(const std::string& path, std::span<const GivenFlag> flags) {
-  const std::string file = path.empty() ? server_config_path() : path;
-  ServerConfig config;
-  auto text = sys::read_file(AT_FDCWD, file, kMaxFile);
-  if (text.has_value()) {
-    auto parsed = parse_server_config(*text);
-    if (!parsed.has_value()) return fail(std::move(parsed).error().with(file));
-    config = std::move(*parsed);
-  } else if (!path.empty() || text.error().code() != Code::kNotFound) {
-    return fail(std::move(text).error());
-  }
-  for (const ServerSetting& setting : kSettings) {
-    const std::string name = server_variable(setting);
-    const std::string given = variable(name);
-    if (!given.empty()) TRY(set_server_value(config, setting.key, given, name));
-  }
-  for (const GivenFlag& given : flags) {
-    const auto setting = std::ranges::find(kSettings, given.flag, &ServerSetting::flag);
-    if (setting == kSettings.end()) {
-      return fail(wrong(given.flag, quote(given.text), "a flag of the server"));
-    }
-    TRY(set_server_value(config, setting->key, given.text, given.flag));
-  }
-  if (config.state_directory.empty()) config.state_directory = state_directory();
-  if (config.run_directory.empty()) config.run_directory = run_directory();
-  TRY(validate_server_config(config));
-  return config;
 }
 
 }  // namespace caisson::policy

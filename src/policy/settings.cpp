@@ -1,14 +1,9 @@
 #include "policy/settings.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <optional>
 
-#include "base/sys.h"
 #include "policy/complain.h"
 #include "policy/node.h"
 #include "policy/read_node.h"
@@ -17,16 +12,9 @@
 namespace caisson::policy {
 namespace {
 
-constexpr std::size_t kMaxFile = 1 << 20;
-constexpr const char* kHostFile = "/etc/caisson/config.yaml";
 constexpr std::array<std::string_view, 4> kKeys = {"default_registry", "insecure_registries",
                                                    "images", "image_form"};
 constexpr std::string_view kFormAllowed = "directory or erofs";
-
-std::string variable(const char* name) {
-  const char* value = ::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 Result<std::string> read_image(const Node& node, const std::string& path) {
   if (!is_text(node) || !image_fault(node.text).empty()) {
@@ -99,21 +87,6 @@ Status read_key(std::string_view key, const Node& node, Settings& settings) {
   return {};
 }
 
-Result<Settings> load_file(const std::string& path, bool& found) {
-  // Behind a folder that this user may not enter lies somebody else's file: HOME outlives a change
-  // of user.
-  struct stat status{};
-  found = ::stat(path.c_str(), &status) == 0 || errno != EACCES;
-  if (!found) return Settings();
-  auto text = sys::read_file(AT_FDCWD, path, kMaxFile);
-  found = text.has_value() || text.error().code() != Code::kNotFound;
-  if (!found) return Settings();
-  if (!text.has_value()) return fail(std::move(text).error());
-  auto settings = parse_settings(*text);
-  if (!settings.has_value()) return fail(std::move(settings).error().with(path));
-  return settings;
-}
-
 }  // namespace
 
 Result<Settings> parse_settings(std::string_view text) {
@@ -135,29 +108,17 @@ Result<Settings> parse_settings(std::string_view text) {
   return settings;
 }
 
-std::string settings_path() {
-  if (const std::string folder = variable("XDG_CONFIG_HOME"); !folder.empty()) {
-    return folder + "/caisson/config.yaml";
-  }
-  const std::string home = variable("HOME");
-  return home.empty() ? kHostFile : home + "/.config/caisson/config.yaml";
-}
-
-Result<Settings> load_settings() {
-  bool found = false;
-  TRY_ASSIGN(Settings settings, load_file(settings_path(), found));
-  if (!found) {
-    TRY_ASSIGN(settings, load_file(kHostFile, found));
-  }
-  if (const std::string given = variable("CAISSON_DEFAULT_REGISTRY"); !given.empty()) {
-    if (!is_default_registry(given)) {
-      return fail(wrong("CAISSON_DEFAULT_REGISTRY", quote(given), kRegistryAllowed));
+Result<Settings> overridden(Settings settings, std::string_view default_registry,
+                            std::string_view image_form) {
+  if (!default_registry.empty()) {
+    if (!is_default_registry(default_registry)) {
+      return fail(wrong("CAISSON_DEFAULT_REGISTRY", quote(default_registry), kRegistryAllowed));
     }
-    settings.default_registry = given;
+    settings.default_registry = default_registry;
   }
-  if (const std::string given = variable("CAISSON_IMAGE_FORM"); !given.empty()) {
-    const auto form = parse_form(given);
-    if (!form) return fail(wrong("CAISSON_IMAGE_FORM", quote(given), kFormAllowed));
+  if (!image_form.empty()) {
+    const auto form = parse_form(image_form);
+    if (!form) return fail(wrong("CAISSON_IMAGE_FORM", quote(image_form), kFormAllowed));
     settings.image_form = *form;
   }
   return settings;

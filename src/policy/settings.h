@@ -36,6 +36,11 @@ struct Settings {
 // The text of a settings file. Pure.
 Result<Settings> parse_settings(std::string_view text);
 
+// The same with what the environment says in the place of the file's default_registry and
+// image_form; empty: nothing. Pure. The error names the variable.
+Result<Settings> overridden(Settings settings, std::string_view default_registry,
+                            std::string_view image_form);
+
 // What holds for this process; defaults where there is no file. The error names the file.
 Result<Settings> load_settings();
 
