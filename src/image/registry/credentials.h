@@ -14,6 +14,9 @@
 
 namespace caisson::image {
 
+inline constexpr std::size_t kMaxCredentialFile = 1 << 20;
+inline constexpr std::size_t kMaxHelperAnswer = 64 << 10;
+
 struct Credentials {
   std::string user;
   std::string secret;

@@ -3,15 +3,11 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <iterator>
-#include <span>
 
 #include "base/encoding.h"
-#include "base/json.h"
-#include "image/json_fields.h"
-#include "image/reference.h"
+#include "image/registry/answer.h"
 #include "image/registry/challenge.h"
 
 namespace caisson::image {
@@ -64,52 +60,6 @@ void erase_all(std::string& text, const std::string& secret) {
 }
 
 }  // namespace
-
-std::optional<std::chrono::seconds> parse_retry_after(std::string_view text, std::int64_t now) {
-  std::int64_t seconds = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error == std::errc() && end == text.data() + text.size()) {
-    if (seconds < 0) return std::nullopt;
-    return std::chrono::seconds(seconds);
-  }
-  std::tm time = {};
-  const std::string date(text);
-  const char* rest = ::strptime(date.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time);
-  if (rest == nullptr || *rest != '\0') return std::nullopt;
-  return std::chrono::seconds(std::max<std::int64_t>(0, ::timegm(&time) - now));
-}
-
-std::optional<std::uint64_t> parse_range_start(std::string_view content_range) {
-  constexpr std::string_view kUnit = "bytes ";
-  if (!content_range.starts_with(kUnit)) return std::nullopt;
-  content_range.remove_prefix(kUnit.size());
-  std::uint64_t first = 0;
-  auto [end, error] =
-      std::from_chars(content_range.data(), content_range.data() + content_range.size(), first);
-  if (error != std::errc() || end == content_range.data() + content_range.size() || *end != '-') {
-    return std::nullopt;
-  }
-  return first;
-}
-
-std::string error_messages(std::string_view body) {
-  auto root = json::parse(body, {.bytes = 64 << 10, .depth = 16, .values = 1000});
-  if (!root.has_value()) return "";
-  const auto errors = items_of(Field{&*root, ""}.at("errors"), 100);
-  if (!errors.has_value()) return "";
-  std::string text;
-  for (const Field& error : std::span(*errors).first(std::min<std::size_t>(3, errors->size()))) {
-    const auto code = text_of(error.at("code"));
-    const auto message = text_of(error.at("message"));
-    const std::string& said = message.has_value() && !message->empty() ? *message
-                              : code.has_value()                       ? *code
-                                                                       : std::string();
-    if (said.empty()) continue;
-    if (!text.empty()) text += ", ";
-    text += printable(said);
-  }
-  return text;
-}
 
 Session::Session(Fetcher fetcher, std::string registry, std::string repository, Note note)
     : fetcher_(std::move(fetcher)),

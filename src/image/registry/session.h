@@ -84,12 +84,4 @@ class Session {
   std::string authorization_;  // the header's value
 };
 
-// How long a Retry-After asks to wait: seconds, or a date (against `now`, seconds since 1970).
-// Nullopt where it is malformed. Pure.
-std::optional<std::chrono::seconds> parse_retry_after(std::string_view text, std::int64_t now);
-// "bytes FIRST-LAST/…": FIRST. Pure.
-std::optional<std::uint64_t> parse_range_start(std::string_view content_range);
-// The messages in a registry's error, for people; empty where there are none. Pure.
-std::string error_messages(std::string_view body);
-
 }  // namespace caisson::image
