@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "box/file_client.h"
 #include "box/files.h"
+#include "box/inside_entry.h"
 
 namespace caisson::box {
 namespace {

@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "box/file_client.h"
 #include "box/files.h"
+#include "box/inside_entry.h"
 
 namespace caisson::box {
 namespace {
@@ -19,7 +20,6 @@ namespace {
 constexpr std::uint64_t kBeneath =
     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
 constexpr std::size_t kBlock = 4096;
-constexpr std::size_t kMostLink = 4095;
 
 Result<std::string> temporary_name() {
   std::uint64_t random = 0;
@@ -191,41 +191,6 @@ Result<Fd> enter(int folder_fd, const std::string& name) {
 }
 
 }  // namespace
-
-bool is_entry_name(std::string_view name) {
-  return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
-         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
-}
-
-bool is_relative_path(std::string_view path) {
-  for (std::size_t depth = 0; depth < kMostDepth; ++depth) {
-    const std::size_t slash = path.find('/');
-    if (!is_entry_name(path.substr(0, slash))) return false;
-    if (slash == std::string_view::npos) return true;
-    path.remove_prefix(slash + 1);
-  }
-  return false;
-}
-
-bool link_stays_inside(std::string_view target, std::size_t depth) {
-  if (target.empty() || target.size() > kMostLink || target[0] == '/' ||
-      target.find('\0') != std::string_view::npos)
-    return false;
-  // ".." may only lead: behind a name it would start from where that name, perhaps a link, points.
-  bool named = false;
-  for (;;) {
-    const std::size_t slash = target.find('/');
-    const std::string_view part = target.substr(0, slash);
-    if (part == "..") {
-      if (named || depth == 0) return false;
-      --depth;
-    } else if (!part.empty() && part != ".") {
-      named = true;
-    }
-    if (slash == std::string_view::npos) return true;
-    target.remove_prefix(slash + 1);
-  }
-}
 
 Status copy_out(Connection& connection, const std::string& inside, const HostTarget& target,
                 const std::string& user, Existing existing, std::uint64_t most_bytes) {

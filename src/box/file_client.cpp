@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "box/inside_entry.h"
+
 namespace caisson::box {
 namespace {
 
@@ -13,45 +15,6 @@ using proto::Tag;
 constexpr std::uint64_t kListDepth = 64;
 // A single answer is far quicker even on a slow, busy host.
 constexpr int kSilenceMs = 30'000;
-
-Error broken(std::string_view what) {
-  return Error(Code::kDataLoss, "the sandbox broke the protocol: " + std::string(what));
-}
-
-Result<InsideEntry> entry_of(const proto::FieldReader& fields) {
-  InsideEntry entry;
-  TRY_ASSIGN(const std::uint64_t type, fields.number(Tag::kFileType));
-  if (type < static_cast<std::uint64_t>(proto::FileType::kRegular) ||
-      type > static_cast<std::uint64_t>(proto::FileType::kBlockDevice))
-    return fail(broken("a file of unknown type"));
-  entry.type = static_cast<proto::FileType>(type);
-  entry.all_mode =
-      static_cast<std::uint32_t>(fields.number_or_none(Tag::kMode).value_or(0) & 07777);
-  entry.mode = entry.all_mode & 0777;
-  entry.uid = static_cast<std::uint32_t>(fields.number_or_none(Tag::kUid).value_or(0));
-  entry.gid = static_cast<std::uint32_t>(fields.number_or_none(Tag::kGid).value_or(0));
-  entry.size = fields.number_or_none(Tag::kSize).value_or(0);
-  entry.modified = fields.number_or_none(Tag::kMtimeNs);
-  if (fields.has(Tag::kTarget)) {
-    TRY_ASSIGN(const std::string_view target, fields.text(Tag::kTarget));
-    entry.target = target;
-  }
-  if (fields.has(Tag::kName)) {
-    TRY_ASSIGN(const std::string_view name, fields.text(Tag::kName));
-    entry.name = name;
-  }
-  return entry;
-}
-
-Error error_of(const proto::FieldReader& fields, std::string_view what) {
-  const std::uint64_t code = fields.number_or_none(Tag::kErrorCode).value_or(0);
-  const bool known = code >= static_cast<std::uint64_t>(Code::kCancelled) &&
-                     code <= static_cast<std::uint64_t>(Code::kUnauthenticated);
-  const auto message = fields.text(Tag::kErrorMessage);
-  return Error(known ? static_cast<Code>(code) : Code::kUnknown,
-               message.has_value() ? "inside: " + std::string(*message)
-                                   : std::string(what) + " failed inside");
-}
 
 }  // namespace
 
@@ -107,7 +70,7 @@ Status FileClient::take(const proto::Frame& frame) {
       TRY_ASSIGN(const proto::FieldReader fields, proto::FieldReader::parse(frame.payload));
       request.closed = true;
       if (fields.has(Tag::kErrorCode) && !request.may_fail)
-        request.error = error_of(fields, request.what);
+        request.error = inside_error(fields, request.what);
       return {};
     }
     default:
@@ -150,7 +113,7 @@ Result<std::optional<InsideEntry>> FileClient::look(const std::string& path, Fol
   Request request;
   request.what = "stat " + path;
   request.on_event = [&](const proto::FieldReader& event) -> Status {
-    TRY_ASSIGN(entry, entry_of(event));
+    TRY_ASSIGN(entry, inside_entry(event));
     return {};
   };
   TRY_ASSIGN(
@@ -162,7 +125,7 @@ Result<std::optional<InsideEntry>> FileClient::look(const std::string& path, Fol
     if (finished.error().code() == Code::kNotFound) return std::nullopt;
     return fail(std::move(finished).error());
   }
-  if (!entry.has_value()) return fail(broken("a file without a type"));
+  if (!entry.has_value()) return fail(broken_protocol("a file without a type"));
   return entry;
 }
 
@@ -175,7 +138,7 @@ Result<std::vector<InsideEntry>> FileClient::list(const std::string& path,
     if (entries.size() == most_entries)
       return fail(Error::exhausted(path + " has more than " + std::to_string(most_entries) +
                                    " entries inside, which is more than can be copied"));
-    TRY_ASSIGN(InsideEntry entry, entry_of(event));
+    TRY_ASSIGN(InsideEntry entry, inside_entry(event));
     entries.push_back(std::move(entry));
     return {};
   };

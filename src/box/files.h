@@ -20,7 +20,6 @@
 
 namespace caisson::box {
 
-inline constexpr std::size_t kMostDepth = 60;
 inline constexpr std::size_t kMostEntries = 1'000'000;
 
 // What to do where the target is a directory already: fill it, or put the copy into it under its
@@ -40,12 +39,5 @@ Status copy_out(FileAccess& files, const std::string& inside, const HostTarget& 
                 const std::string& user, Existing existing, std::uint64_t most_bytes);
 Status copy_out(Connection& connection, const std::string& inside, const HostTarget& target,
                 const std::string& user, Existing existing, std::uint64_t most_bytes);
-
-// Whether a link that lies `depth` directories below the copied tree's root stays in that tree.
-bool link_stays_inside(std::string_view target, std::size_t depth);
-// Whether `name` can be one directory entry on this host.
-bool is_entry_name(std::string_view name);
-// Whether `path` is one or more entry names joined by '/', at most kMostDepth.
-bool is_relative_path(std::string_view path);
 
 }  // namespace caisson::box

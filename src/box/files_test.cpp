@@ -18,33 +18,6 @@ namespace {
 using proto::FrameType;
 using proto::Tag;
 
-TEST(LinkStaysInside, OnlyWhatCannotLeadOut) {
-  EXPECT_TRUE(link_stays_inside("a", 0));
-  EXPECT_TRUE(link_stays_inside("a/b", 0));
-  EXPECT_TRUE(link_stays_inside("./a", 0));
-  EXPECT_TRUE(link_stays_inside("../a", 1));
-  EXPECT_TRUE(link_stays_inside("../../a/b", 2));
-  EXPECT_FALSE(link_stays_inside("..", 0));
-  EXPECT_FALSE(link_stays_inside("../../a", 1));
-  EXPECT_FALSE(link_stays_inside("a/..", 3));  // a may be a link itself
-  EXPECT_FALSE(link_stays_inside("./a/../..", 3));
-  EXPECT_FALSE(link_stays_inside("/etc/passwd", 9));
-  EXPECT_FALSE(link_stays_inside("", 0));
-  EXPECT_FALSE(link_stays_inside(std::string_view("a\0b", 3), 0));
-}
-
-TEST(IsRelativePath, OnlyNamesJoinedBySlashes) {
-  EXPECT_TRUE(is_relative_path("a"));
-  EXPECT_TRUE(is_relative_path("a/b c/..d"));
-  for (const char* bad : {"", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b"})
-    EXPECT_FALSE(is_relative_path(bad)) << bad;
-  EXPECT_FALSE(is_relative_path(std::string(256, 'x')));
-  std::string deep = "x";
-  for (std::size_t i = 1; i < kMostDepth; ++i) deep += "/x";
-  EXPECT_TRUE(is_relative_path(deep));
-  EXPECT_FALSE(is_relative_path(deep + "/x"));
-}
-
 // A guest that answers stat, list and read with what a test wants.
 struct FakeEntry {
   std::string name;
