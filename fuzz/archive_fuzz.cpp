@@ -1,9 +1,13 @@
 // libraries: image_unpack image base
+// parser: src/image/worker/unpack.cpp src/image/worker/entry_name.cpp
+// parser: src/image/worker/uncompress.cpp src/image/worker/flatten.cpp
+// parser: src/image/worker/layer_tree.cpp src/image/worker/delta.cpp
+//
 // The image worker's parser: the input as layers, flattened first into an erofs image, which is
 // read back and checked to the last byte, then, every now and then, into a directory, which must
 // come out the same; its last layer as a delta, which must pass the store's check; and the input as
 // an entry's name. A byte 0xff at the beginning and the next one say where the input is cut into
-// two layers.
+// two layers. A layer is never taken of which the end could not be read.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -130,7 +135,10 @@ class FuzzInput final : public ArchiveInput {
  public:
   explicit FuzzInput(std::string_view bytes)
       : rest_(bytes), piece_(bytes.empty() ? 1 : 1 + 16 * static_cast<unsigned char>(bytes[0])) {}
+  FuzzInput(std::string_view bytes, Error end) : FuzzInput(bytes) { end_ = std::move(end); }
+
   Result<std::string_view> read() override {
+    if (rest_.empty() && end_.has_value()) return fail(*end_);
     const std::string_view piece = rest_.substr(0, piece_);
     rest_.remove_prefix(piece.size());
     return piece;
@@ -139,6 +147,7 @@ class FuzzInput final : public ArchiveInput {
  private:
   std::string_view rest_;
   std::size_t piece_;
+  std::optional<Error> end_;
 };
 
 // Whether all layers are taken.
@@ -209,6 +218,21 @@ void check_delta(const UnpackLimits& limits, std::string_view layer) {
   require(listing.size() == report->entries + 1);
 }
 
+// Whatever is wrong with the end, it is said: a layer that was cut off is none.
+void check_broken_off(const UnpackLimits& limits, std::string_view layer) {
+  const Fd image(memfd_create("image", MFD_CLOEXEC)),
+      metadata(memfd_create("metadata", MFD_CLOEXEC));
+  LayerTree tree(limits.entries);
+  ErofsWriter writer(tree, image.get(), metadata.get(), RootfsKind::kWhole);
+  require(writer.begin().has_value());
+  Flattener flattener(tree, writer);
+  require(flattener.begin_layer().has_value());
+  FuzzInput input(layer, layer.size() % 8 == 0 ? Error::unavailable("broken off")
+                                               : Error::invalid("broken off"));
+  Uncompressed tar(input, limits.ratio);
+  require(!read_layer(tar, flattener, limits, {}).has_value());
+}
+
 }  // namespace
 }  // namespace caisson::image
 
@@ -225,6 +249,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     layers = {bytes.substr(2, cut), bytes.substr(2 + cut)};
   }
   check_delta(limits, layers.back());
+  if (size % 4 == 0) check_broken_off(limits, layers.back());
   const caisson::Fd image(memfd_create("image", MFD_CLOEXEC)),
       metadata(memfd_create("metadata", MFD_CLOEXEC));
   LayerTree tree(limits.entries);

@@ -1,12 +1,15 @@
 // libraries: http io base
+// parser: src/http/connect.cpp
 //
-// Envelopes of the Connect protocol, and its time limit.
+// Envelopes of the Connect protocol, its time limit, and its errors.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "base/encoding.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "http/connect.h"
 
 namespace {
@@ -46,6 +49,29 @@ Read read(std::string_view bytes, std::size_t step) {
   return out;
 }
 
+// An error of ours, whatever its sentence: what a unary answer and a stream's last envelope say.
+void check_error(Code code, std::string_view sentence) {
+  const Error error(code, std::string(sentence));
+  const auto unary = json::parse(error_json(error));
+  VERIFY(unary.has_value() && *unary->find("code")->as_string() == to_string(code));
+  VERIFY(!is_utf8(sentence) || *unary->find("message")->as_string() == sentence);
+  const auto last = json::parse(end_stream_json(error));
+  VERIFY(last.has_value() && *last->find("error") == *unary);
+}
+
+void check_errors(std::string_view bytes) {
+  VERIFY(end_stream_json(std::nullopt) == "{}");
+  constexpr int kFirst = static_cast<int>(Code::kCancelled);
+  constexpr int kCount = static_cast<int>(Code::kUnauthenticated) - kFirst + 1;
+  for (int number = 0; number < kCount; ++number) {
+    const int status = rpc_status_of(static_cast<Code>(kFirst + number));
+    VERIFY(status >= 400 && status < 600);
+  }
+  if (bytes.empty()) return;
+  const int chosen = static_cast<unsigned char>(bytes[0]) % kCount;
+  check_error(static_cast<Code>(kFirst + chosen), bytes);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -55,5 +81,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   VERIFY(whole == read(bytes, 4));
   const auto timeout = parse_timeout(bytes);
   if (timeout.has_value()) VERIFY(timeout->has_value() && (*timeout)->count() >= 0);
+  if (size <= 256) check_errors(bytes);
   return 0;
 }

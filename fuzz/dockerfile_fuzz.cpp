@@ -1,4 +1,6 @@
 // libraries: build box egress guest launcher wall image policy base
+// parser: src/build/dockerfile.cpp src/build/words.cpp src/build/plan.cpp src/build/stage_state.cpp
+//
 // A Dockerfile's bytes: parsed, planned, and every step of every stage applied over an empty image,
 // as far as it goes without a sandbox.
 #include <cstddef>
@@ -80,5 +82,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(copy->stage < at);
     if (stage.needed) apply(*plan, stage);
   }
+  // Asked for one stage, the plan is that, or there is none of this name.
+  const auto part = plan_dockerfile(*file, {.build_args = {}, .target = "part"});
+  if (part.has_value()) require(part->stages[part->target].name == "part");
+  if (plan_dockerfile(*file, {.build_args = {}, .target = "0"}).has_value())
+    require(plan->stages[0].line > 0);
   return 0;
 }

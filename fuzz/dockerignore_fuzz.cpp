@@ -1,4 +1,6 @@
 // libraries: build box egress guest launcher wall image policy base
+// parser: src/build/dockerignore.cpp
+//
 // The patterns of a .dockerignore (up to the first zero byte of the input) and a path (the rest).
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,6 @@
 // libraries: api
+// parser: src/api/e2b/path.cpp
+//
 // Paths of the data plane: what comes out is absolute and normal, within the limits, and resolving
 // it again changes nothing. The input is "HOME\nWORKDIR\nPATH".
 #include <cstddef>

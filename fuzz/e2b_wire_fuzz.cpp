@@ -1,4 +1,7 @@
 // libraries: api
+// parser: src/api/e2b/wire.cpp src/api/e2b/wire_json.cpp
+// parser: src/api/e2b/wire_binary.cpp
+//
 // Messages of the data plane: what one form takes the other says too, and gives back the same. The
 // first byte chooses the message, the second the form of the rest.
 #include <array>

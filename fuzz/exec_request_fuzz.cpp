@@ -1,6 +1,9 @@
+// libraries: guest base
+// parser: src/guest/exec_request.cpp src/guest/users.cpp
+//
 // What the guest makes of a request to run a command: the payload of the OPEN frame, and the user
 // that it names, looked up in files that the sandbox wrote. Nothing that comes out is beyond its
-// bounds. libraries: guest base
+// bounds.
 #include <cstdlib>
 
 #include "guest/exec_child.h"
@@ -17,6 +20,10 @@ void check(bool holds) {
 void resolve(std::string_view user, std::string_view passwd, std::string_view group) {
   const guest::AccountFiles files{[passwd] { return Result<std::string>(std::string(passwd)); },
                                   [group] { return Result<std::string>(std::string(group)); }};
+  // Where the files cannot be read, numbers alone are users and groups.
+  const auto unreadable = [] { return Result<std::string>(fail(Error::not_found("no file"))); };
+  if (const auto numeric = guest::resolve_user(user, {unreadable, unreadable}); numeric.has_value())
+    check(numeric->groups.empty() && numeric->name.empty());
   const guest::AccountNames names = guest::AccountNames::read(files);
   check(names.user(0).find_first_of(":\n") == std::string_view::npos);
   check(names.group(0).find_first_of(":\n") == std::string_view::npos);

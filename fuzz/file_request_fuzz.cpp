@@ -1,7 +1,9 @@
+// libraries: guest base
+// parser: src/guest/file_request.cpp src/guest/process_stat.cpp
+//
 // What the guest makes of a request for files: the fields of the OPEN frame that say what is to be
 // created, for whom, and with which attributes; and a line of /proc that a process wrote its name
 // into. Nothing that comes out is beyond its bounds.
-// libraries: guest base
 #include <cstdlib>
 
 #include "guest/file_details.h"

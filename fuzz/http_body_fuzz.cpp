@@ -1,4 +1,5 @@
 // libraries: http io base
+// parser: src/http/body_decoder.cpp
 //
 // Bodies of the HTTP/1.1 codec alone. The first byte of the input says how the body is framed: "c"
 // chunked, "u" until the close, a digit so many bytes.

@@ -1,14 +1,7 @@
 // libraries: http io base
+// parser: src/http/codec.cpp src/http/message.cpp src/http/text.h
 //
 // The server's side of the HTTP/1.1 codec: a request's head and the body behind it.
-//
-// The corpora of the http_* targets run at least 85 % of the codec's lines. To see it, compile each
-// target with src/http/{codec,body_decoder,message,connect}.cpp and
-// src/base/{error,json,encoding}.cpp by `clang++-19 -std=gnu++2b -Isrc -Iinclude -fsanitize=fuzzer
-// -fprofile-instr-generate -fcoverage-mapping … -lboost_json -lboost_container`, run it with
-// -runs=0 on its corpus and its own LLVM_PROFILE_FILE, put the profiles together with
-// `llvm-profdata-19 merge`, and print `llvm-cov-19 report TARGET -object OTHER…
-// -instr-profile=MERGED src/http`.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -44,6 +37,11 @@ void check_again(const ParsedRequest& request) {
   VERIFY(again->body.kind == request.body.kind && again->body.length == request.body.length);
   VERIFY(again->keep_alive == request.keep_alive && again->upgrade == request.upgrade);
 
+  for (const auto& [name, value] : request.head.headers.all()) {
+    Headers one({{name, "old"}, {name, "older"}});
+    VERIFY(one.set(name, value).all().size() == 1 && one.get(name) == value);
+  }
+
   Headers passed_on = request.head.headers;
   remove_hop_by_hop(passed_on);
   VERIFY(!passed_on.has("connection") && !passed_on.has("upgrade"));
@@ -74,7 +72,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   VERIFY(request->head.headers.all().size() <= kMostHeaders);
   check_again(*request);
   const auto target = parse_target(request->head.target);
-  if (target.has_value()) VERIFY(target->path.starts_with('/'));
+  if (target.has_value()) {
+    VERIFY(target->path.starts_with('/'));
+    for (const auto& [name, value] : target->query) VERIFY(target->query_value(name).has_value());
+    if (target->query.empty()) VERIFY(!target->query_value("").has_value());
+  }
   check_body(request->body, bytes.substr(**end));
   return 0;
 }

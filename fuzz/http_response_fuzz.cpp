@@ -1,4 +1,5 @@
 // libraries: http io base
+// parser: src/http/codec.cpp src/http/message.cpp src/http/text.h
 //
 // The client's side of the HTTP/1.1 codec: an answer of whatever listens inside a sandbox. The
 // first line of the input is the method of the request.

@@ -1,4 +1,6 @@
 // libraries: image_unpack image base
+// parser: src/image/worker/layer_tree.cpp src/image/worker/flatten.cpp
+//
 // The tree of names under the erofs writer, without archives: the input as a list of operations,
 // four bytes each, on a few names; after each layer the image is read back and must show exactly
 // what the tree says is there.
@@ -24,7 +26,8 @@ void require(bool holds) {
 // One to three names of a few, or long ones.
 EntryName name_of(std::uint8_t byte) {
   EntryName name;
-  for (unsigned parts = 1 + (byte >> 6) % 3; parts > 0; --parts, byte = byte >> 2 | byte << 6) {
+  for (unsigned parts = 1 + (byte >> 6) % 3; parts > 0;
+       --parts, byte = static_cast<std::uint8_t>(byte >> 2 | byte << 6)) {
     if (!name.path.empty()) name.path += '/';
     name.path += (byte & 32) != 0 ? std::string(200, static_cast<char>('a' + (byte & 3)))
                                   : std::string((byte & 3) == 3 ? ".+" : "+") +

@@ -1,4 +1,5 @@
 // libraries: api
+// parser: src/api/v1/listening.cpp
 //
 // The table of sockets of a sandbox, which is the sandbox's own text.
 #include "api/v1/listening.h"

@@ -1,4 +1,6 @@
 // libraries: api
+// parser: src/api/e2b/multipart.cpp
+//
 // multipart/form-data: whatever pieces a body comes in, the same parts come out, and nothing grows
 // beyond what was fed. The input is a Content-Type, a line's end, and the body.
 #include <cstddef>

@@ -1,4 +1,5 @@
 // libraries: remote
+// parser: src/cli/remote/output_lines.cpp src/box/result_json.cpp
 //
 // The lines by which a server gives a command's output, in pieces whose size the first byte says:
 // however they come, they mean the same.

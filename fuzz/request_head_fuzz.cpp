@@ -1,4 +1,5 @@
 // libraries: egress policy base
+// parser: src/egress/request_head.cpp
 //
 // The egress proxy's parser: heads of requests and the bodies behind them.
 #include <cstddef>
@@ -38,6 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   VERIFY(!(parsed.head.has_value() && parsed.refusal.has_value()));
   if (parsed.refusal.has_value()) {
     VERIFY(parsed.refusal->status >= 400 && !parsed.refusal->sentence.empty());
+    const std::string answer = response(*parsed.refusal);
+    VERIFY(answer.starts_with("HTTP/1.1 " + std::to_string(parsed.refusal->status) + " "));
+    VERIFY(answer.ends_with("\r\n\r\ncaisson: " + parsed.refusal->sentence + "\n"));
     return 0;
   }
   if (!parsed.head.has_value()) {

@@ -1,4 +1,6 @@
 // libraries: policy
+// parser: src/policy/document.cpp src/policy/read_node.cpp src/policy/spec.cpp
+// parser: src/policy/complain.cpp
 #include "base/json.h"
 #include "spec_round_trip.h"
 

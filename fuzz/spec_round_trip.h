@@ -2,6 +2,7 @@
 #pragma once
 
 #include "policy/document.h"
+#include "policy/flags.h"
 
 namespace caisson::fuzz {
 
@@ -14,6 +15,8 @@ inline void check_document(std::string_view text, policy::Format format) {
     VERIFY(values.error().message().size() < 2000);
     return;
   }
+  // Flags that say nothing change nothing.
+  VERIFY(policy::merge(*values, {}) == *values);
   const auto spec = SandboxSpec::validate(*values);
   if (!spec.has_value()) {
     VERIFY(spec.error().message().contains(": found "));

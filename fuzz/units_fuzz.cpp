@@ -1,8 +1,11 @@
 // libraries: policy
+// parser: src/policy/units.cpp src/policy/flags.cpp src/policy/inside_path.cpp
+// parser: src/policy/syntax.cpp
 //
 // Units and the values of flags: the first byte chooses which, the rest is the text.
 #include "policy/flags.h"
 #include "policy/inside_path.h"
+#include "policy/limits.h"
 #include "policy/syntax.h"
 #include "policy/units.h"
 
@@ -25,6 +28,65 @@ void check_limit(LimitUnit unit, std::string_view text) {
   }
   const auto again = parse_limit(unit, format_limit(unit, *value));
   VERIFY(again.has_value() && *again == *value);
+  // The same text without `unlimited`.
+  const auto amount = unit == LimitUnit::kBytes   ? parse_size(text)
+                      : unit == LimitUnit::kCount ? parse_count(text)
+                      : unit == LimitUnit::kCpus  ? parse_cpus(text)
+                                                  : parse_duration(text);
+  if (unit <= LimitUnit::kDuration) VERIFY(amount.has_value() == value->has_value());
+}
+
+// The same text as a flag's value, and laid over a spec.
+void check_limit_flags(std::string_view text) {
+  for (const LimitRule& rule : kLimitRules) {
+    SpecPatch patch;
+    const auto set = set_limit_flag(patch, rule.flag, text);
+    if (!set.has_value()) {
+      check_message(set.error());
+      VERIFY(set.error().message().starts_with(rule.flag));
+      continue;
+    }
+    VERIFY(merge({}, patch).limits.*rule.value == *parse_limit(rule.unit, text));
+  }
+  SpecPatch patch;
+  VERIFY(!set_limit_flag(patch, text, "1").has_value() || limit_of_flag(text) != nullptr);
+}
+
+template <typename Value>
+void take(Result<Value> value, std::optional<Value>& into) {
+  if (value.has_value()) {
+    into = *value;
+  } else {
+    check_message(value.error());
+  }
+}
+
+// Flags that take one word of a few, and the document that they are laid over.
+void check_choices(std::string_view text) {
+  SpecPatch patch;
+  take(parse_wall(text), patch.wall);
+  take(parse_emulation(text), patch.allow_emulation);
+  take(parse_privileges(text), patch.privileges);
+  take(parse_profile(text), patch.profile);
+  take(parse_on_refusal(text), patch.on_refusal);
+  take(parse_layer(text), patch.layer);
+  take(parse_network(text), patch.network);
+  patch.image = text;
+  patch.command = {std::string(text)};
+  patch.entrypoint = patch.command;
+  patch.env["A"] = text;
+  patch.grants = {{.from = "b", .to = std::string(text), .mode = GrantMode::kCopy}};
+  patch.outputs = {{.path = "/c", .to = std::string(text)}};
+  SpecValues document;
+  document.env = {{"A", "a"}, {"B", "b"}};
+  document.grants = {{.from = "a", .to = std::string(text), .mode = GrantMode::kReadOnly}};
+  document.outputs = {{.path = "/a", .to = std::string(text)}, {.path = "/b", .to = "d"}};
+  const SpecValues merged = merge(document, patch);
+  VERIFY(merged.image == text && merged.env.at("A") == text && merged.env.at("B") == "b");
+  VERIFY(merged.wall == patch.wall.value_or(document.wall));
+  VERIFY(merged.layer == patch.layer.value_or(document.layer));
+  VERIFY(merged.grants == patch.grants);
+  VERIFY(merged.outputs.size() == (text == "d" ? 1u : 2u));
 }
 
 // The text as lines, each a grant: its first byte is mode and kind.
@@ -62,7 +124,7 @@ void check_grants(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
-  switch (data[0] % 9) {
+  switch (data[0] % 11) {
     case 0:
       check_limit(LimitUnit::kBytes, text);
       break;
@@ -96,11 +158,18 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     case 8:
       check_limit(LimitUnit::kCountRate, text);
       break;
+    case 9:
+      check_limit_flags(text);
+      break;
+    case 10:
+      check_choices(text);
+      break;
     default: {
       const std::string normal = normalised(text);
       VERIFY(normalised(normal) == normal);
       if (path_fault(text).empty()) VERIFY(normal == text);
       (void)image_fault(text);
+      (void)registry_fault(text);
       (void)user_fault(text);
       (void)hostname_fault(text);
     }
