@@ -1,4 +1,5 @@
 // libraries: egress policy base
+// parser: src/egress/client_hello.cpp
 //
 // The reader of a TLS client's first flight: a connection's bytes.
 #include <algorithm>

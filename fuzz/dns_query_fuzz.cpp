@@ -1,4 +1,5 @@
 // libraries: egress policy base
+// parser: src/egress/dns_message.cpp src/egress/dns_answer.cpp
 //
 // The stub DNS server: the first byte chooses the policy and the transport, the rest is the message
 // of a client.

@@ -1,4 +1,5 @@
 // libraries: egress policy base
+// parser: src/egress/first_bytes.cpp
 //
 // How a connection's first bytes are sorted, held against the parsers that read on.
 #include <algorithm>

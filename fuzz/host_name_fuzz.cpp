@@ -1,4 +1,5 @@
 // libraries: policy base
+// parser: src/policy/host_name.cpp src/policy/host_pattern.cpp
 //
 // Hosts, authorities and patterns of hosts: each line of the input, and all of it.
 #include <netdb.h>

@@ -1,4 +1,5 @@
 // libraries: policy base
+// parser: src/policy/ip_address.cpp src/policy/ip_class.cpp
 //
 // Addresses and blocks: each line of the input, and all of it. The C library is the oracle.
 #include <arpa/inet.h>

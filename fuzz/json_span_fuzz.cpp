@@ -1,4 +1,5 @@
 // libraries: secrets policy base
+// parser: src/egress/secrets/json_span.cpp
 //
 // Where strings stand in a JSON text: as the parser that builds values says. The first line has
 // pointers with blanks between, the rest is the text.

@@ -1,4 +1,5 @@
 // libraries: secrets policy base
+// parser: src/egress/secrets/many_patterns.cpp
 //
 // The search for many texts at once: what it sees is what a search for each of them sees. A line
 // for each pattern, an empty line, the text.

@@ -1,4 +1,6 @@
 // libraries: policy base
+// parser: src/policy/network_document.cpp src/policy/network_policy.cpp
+// parser: src/policy/network_explain.cpp
 //
 // A network policy in YAML: what is accepted is written and read again as the same, and decides
 // every question without a word that it does not have.
@@ -40,6 +42,29 @@ void check_decision(const NetworkPolicy& policy, const NetworkDecision& decision
   VERIFY(by_rule || policy.unmatched == NetworkDefault::kAllowPublic);
 }
 
+// Requests that a look into a connection shows, of a client that may do anything.
+void check_requests(const NetworkPolicy& policy, const CompiledNetwork& compiled) {
+  for (const std::string_view name : {"a.example.com", "x.example.org", "10.0.0.5"}) {
+    const Host host = canonical_host(name).value();
+    for (const std::uint16_t port : {80, 443, 8080}) {
+      for (const std::string_view path : {"/v1/items", "/", "/v1/items;x"}) {
+        const CompiledNetwork::Request get{.method = "GET", .path = path};
+        const CompiledNetwork::Request post{
+            .method = "POST", .path = path, .body = 4096, .websocket = true};
+        check_decision(policy, compiled.request(host, port, get));
+        const NetworkDecision decision = compiled.request(host, port, post);
+        check_decision(policy, decision);
+        VERIFY(!to_string(decision.reason).empty());
+      }
+      check_decision(policy, compiled.connection(host, port, ConnectionKind::kOther));
+      // What is let through unseen could be any request.
+      if (compiled.raw_connection(host, port).allowed)
+        VERIFY(compiled.connection(host, port, ConnectionKind::kTls).allowed);
+    }
+    if (compiled.names(host)) VERIFY(compiled.may_match(host));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -58,6 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     VERIFY(explanation.has_value() && !explanation->sentence.empty());
     check_decision(*policy, explanation->decision);
   }
+  check_requests(*policy, **compiled);
   // What the floor keeps is lifted by a rule alone.
   const auto metadata = IpAddress::v4({169, 254, 169, 254});
   const NetworkDecision by_default{.allowed = true, .reason = NetworkReason::kDefault};

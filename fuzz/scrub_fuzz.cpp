@@ -1,4 +1,5 @@
 // libraries: secrets policy http base
+// parser: src/egress/secrets/scrub.cpp src/egress/secrets/decoding.cpp
 //
 // Secrets taken out of answers: no form of a value comes through, an answer without one passes as
 // it is, and where it is cut into pieces makes no difference. The bytes 1 to 31 stand for values

@@ -1,4 +1,5 @@
 // libraries: secrets policy http base
+// parser: src/egress/secrets/substitute.cpp src/egress/secrets/secret_rules.cpp src/egress/secrets/form_search.cpp
 //
 // Secrets put into requests: a value goes to its hosts alone and over TLS alone, no placeholder is
 // in what is sent, and a request without one is sent as it came. The first byte says where it goes

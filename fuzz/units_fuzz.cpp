@@ -61,6 +61,28 @@ void take(Result<Value> value, std::optional<Value>& into) {
   }
 }
 
+// --net, beside another that denies or allows.
+void check_network(std::string_view text) {
+  const auto network = parse_network(text);
+  if (!network.has_value()) {
+    VERIFY(network.error().message().starts_with("--net"));
+    return;
+  }
+  if (!network->file.empty()) {
+    VERIFY(network->file == text && !network->network.has_value());
+    return;
+  }
+  SpecPatch patch;
+  VERIFY(add_network(patch, network->network).has_value());
+  VERIFY(*patch.network == network->network);
+  // Once more it only says more of the same, and deny stands alone.
+  VERIFY(add_network(patch, network->network).has_value());
+  VERIFY(patch.network->has_value() == network->network.has_value());
+  VERIFY(add_network(patch, std::nullopt).has_value() == !network->network.has_value());
+  const SpecValues merged = merge({}, patch);
+  VERIFY(merged.network.has_value() == network->network.has_value());
+}
+
 // Flags that take one word of a few, and the document that they are laid over.
 void check_choices(std::string_view text) {
   SpecPatch patch;
@@ -70,7 +92,7 @@ void check_choices(std::string_view text) {
   take(parse_profile(text), patch.profile);
   take(parse_on_refusal(text), patch.on_refusal);
   take(parse_layer(text), patch.layer);
-  take(parse_network(text), patch.network);
+  check_network(text);
   patch.image = text;
   patch.command = {std::string(text)};
   patch.entrypoint = patch.command;

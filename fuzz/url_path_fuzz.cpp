@@ -1,4 +1,5 @@
 // libraries: policy base
+// parser: src/policy/url_path.cpp
 //
 // Targets of requests and patterns of paths: each line of the input is both, and the line before it
 // is its pattern.

@@ -31,9 +31,8 @@ TEST(InsideEntry, HasWhatTheGuestSaid) {
 
 TEST(InsideEntry, HasAKnownType) {
   EXPECT_FALSE(entry_of(proto::Fields()).has_value());
-  for (const char type : {0, 8}) {
-    const auto entry =
-        entry_of(proto::Fields().put_u8(Tag::kFileType, static_cast<std::uint8_t>(type)));
+  for (const std::uint8_t type : {std::uint8_t{0}, std::uint8_t{8}}) {
+    const auto entry = entry_of(proto::Fields().put_u8(Tag::kFileType, type));
     ASSERT_FALSE(entry.has_value());
     EXPECT_EQ(entry.error().code(), Code::kDataLoss);
   }

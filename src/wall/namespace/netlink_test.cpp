@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "base/kernel_abi.h"
@@ -157,8 +158,10 @@ TEST(NetlinkVerdict, OneThatIsCutOffIsRefused) {
   said.error = -EINVAL;
   said.msg.nlmsg_len = 4096;
   EXPECT_FALSE(read_verdict({NLMSG_ERROR, NLM_F_ACK_TLVS, 1, raw(said)}).has_value());
-  said.error = 5;
-  EXPECT_FALSE(read_verdict({NLMSG_ERROR, 0, 1, raw(said)}).has_value());
+  for (const int error : {5, -4096, std::numeric_limits<int>::min()}) {
+    said.error = error;
+    EXPECT_FALSE(read_verdict({NLMSG_ERROR, 0, 1, raw(said)}).has_value()) << error;
+  }
 }
 
 TEST(NetlinkHolds, WhatIsToldBesideItIsNoDifference) {
