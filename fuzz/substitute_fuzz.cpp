@@ -1,5 +1,6 @@
 // libraries: secrets policy http base
-// parser: src/egress/secrets/substitute.cpp src/egress/secrets/secret_rules.cpp src/egress/secrets/form_search.cpp
+// parser: src/egress/secrets/substitute.cpp src/egress/secrets/secret_rules.cpp
+// parser: src/egress/secrets/form_search.cpp
 //
 // Secrets put into requests: a value goes to its hosts alone and over TLS alone, no placeholder is
 // in what is sent, and a request without one is sent as it came. The first byte says where it goes
