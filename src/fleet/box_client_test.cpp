@@ -243,6 +243,8 @@ TEST(BoxClient, EmptyEventsCountToo) {
     for (int i = 0; i < 150'000; ++i) many += proto::encode_frame(stream, FrameType::kEvent, 0, "");
     fake.send_raw(many);
     fake.next(FrameType::kClose);
+    // Stays until the client has looked.
+    fake.next(FrameType::kOpen);
   };
   with_client(script, [](Connected client) -> io::Async<void> {
     auto stream = (*client)->open(Kind::kFile, command());
