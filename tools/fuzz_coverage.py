@@ -224,7 +224,7 @@ def main(arguments: list[str]) -> int:
     for path in options.missed or []:
         if not any(path in target.parser for target in targets):
             raise Problem(f"{path} is no parser of a fuzz target; those are in the lines `// parser:` of fuzz/")
-    with tempfile.TemporaryDirectory(prefix="caisson-coverage-") as scratch, \
+    with tempfile.TemporaryDirectory(prefix="fuzz-coverage-") as scratch, \
             ThreadPoolExecutor(os.cpu_count()) as pool:
         rows = together(zip(targets, pool.map(lambda target: measure(root, build, target, scratch), targets)))
     if options.missed is not None:
