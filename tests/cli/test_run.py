@@ -215,7 +215,7 @@ limits: {memory: 128MiB, disk: 16MiB, timeout: 5s, cpus: 0.5}
             ("limits: {memory: 12 bananas}", ["limits.memory", "12 bananas"]),
             ("limits: {disk: 1GiB, memory: 512MiB}", ["limits.disk"]),
             ("command: 5", ["command"]),
-            ("network: {}", ["network"]),
+            ("network: {rules: [{hosts: [\"*\"]}]}", ["network.rules[0].hosts[0]", "allow-public"]),
             ("files: [{from: /tmp, to: ../x}]", ["files", "../x"]),
             ("a: [", ["spec.yaml"]),
         ):
