@@ -5,6 +5,7 @@ the repository's own targets and corpora are as it wants them."""
 import contextlib
 import io
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -268,6 +269,12 @@ class Repository(unittest.TestCase):
             folder = os.path.join(corpora, name)
             size = sum(os.path.getsize(os.path.join(folder, seed)) for seed in os.listdir(folder))
             self.assertLessEqual(size, MOST_CORPUS_BYTES, f"fuzz/corpus/{name}")
+
+    def test_every_seed_has_a_name(self):
+        # libFuzzer names by a hash what it finds, and puts it into the first folder that it is given.
+        corpora = os.path.join(self.root, "fuzz/corpus")
+        found = [path for path, _, seeds in os.walk(corpora) for seed in seeds if re.fullmatch("[0-9a-f]{40}", seed)]
+        self.assertEqual(found, [])
 
 
 if __name__ == "__main__":
