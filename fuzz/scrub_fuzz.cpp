@@ -13,7 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/encoding.h"
 #include "base/error.h"
+#include "egress/secrets/decoding.h"
 #include "egress/secrets/scrub.h"
 #include "http/text.h"
 #include "secret_forms.h"
@@ -104,6 +106,23 @@ void check_head(const Setting& setting, const std::string& text) {
   if (!is_found(setting, text)) VERIFY(head->reason == text && scrub.replaced() == 0);
 }
 
+// What each encoding makes of the text says where in it every byte stood, and what is encoded is
+// decoded as what it was.
+void check_decoding(std::string_view text) {
+  for (const Decoding decoding :
+       {Decoding::kNone, Decoding::kPercent, Decoding::kJson, Decoding::kJsonDeep,
+        Decoding::kBase64, Decoding::kLower, Decoding::kWide}) {
+    const DecodedText decoded = decode(text, decoding);
+    VERIFY(decoded.begins.size() == decoded.text.size());
+    VERIFY(decoded.ends.size() == decoded.text.size());
+    for (std::size_t i = 0; i < decoded.text.size(); ++i)
+      VERIFY(decoded.begins[i] < decoded.ends[i] && decoded.ends[i] <= text.size());
+    if (decoding == Decoding::kNone) VERIFY(decoded.text == text);
+  }
+  VERIFY(decode(percent_encode(text), Decoding::kPercent).text == text);
+  if (is_utf8(text)) VERIFY(decode(json_escape(text), Decoding::kJson).text == text);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -119,5 +138,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (!is_found(setting, text)) VERIFY(whole == text);
   check_head(setting, text);
+  check_decoding(text);
   return 0;
 }
