@@ -56,7 +56,9 @@ class Hostile(support.CallerTest):
             for target in ("tmp", "/tmp", "/etc", "nowhere"):
                 with self.subTest(name=name, target=target):
                     self.image({name: link(target)})
-                    self.assert_refused(self.run_odd("--", "sh"), f"/{name} of the image is a symbolic link", "directory")
+                    # Whose the files are is looked up before; a link to itself is noticed there.
+                    words = ["/etc/passwd", "more links"] if target == f"/{name}" else [f"/{name} of the image is a symbolic link", "directory"]
+                    self.assert_refused(self.run_odd("--", "sh"), *words)
             with self.subTest(name=name):
                 self.image({name: "text"})
                 self.assert_refused(self.run_odd("--", "sh"), f"/{name} of the image is a file", "directory")
