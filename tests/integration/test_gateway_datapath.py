@@ -226,7 +226,8 @@ def again():
     end = time.monotonic() + 20
     while True:
         try: return tcp("192.0.2.7", 443)
-        except ConnectionRefusedError:
+        # Reset: it was still in the old listener's queue.
+        except (ConnectionRefusedError, ConnectionResetError):
             if time.monotonic() > end: raise
 tell(attempt(again))
 """
