@@ -27,8 +27,8 @@ bool is_public_suffix(const std::string& name) {
 Result<HostPattern> HostPattern::parse(std::string_view text) {
   if (text == "*" || text == "**")
     return fail(no_pattern(text,
-                           "would be every host, which no entry says; for every host of the "
-                           "Internet the policy has `default: allow-public`"));
+                           "would be every host; allowed is the hosts that are meant, or for "
+                           "every host of the Internet `default: allow-public`"));
   Scope scope = Scope::kExact;
   std::string_view rest = text;
   if (rest.starts_with("*.")) {
@@ -47,7 +47,9 @@ Result<HostPattern> HostPattern::parse(std::string_view text) {
     return fail(std::move(host).error().with("behind the wildcard of " + quote(text)));
   }
   if (scope == Scope::kExact) return HostPattern(scope, std::move(host).value());
-  if (host->is_address()) return fail(no_pattern(text, "is wrong: no names are below an address"));
+  if (host->is_address())
+    return fail(
+        no_pattern(text, "is wrong: no names are below an address; allowed is the address alone"));
   if (is_public_suffix(host->name))
     return fail(no_pattern(text, "would be names of strangers: anybody can have one below " +
                                      quote(host->name) +

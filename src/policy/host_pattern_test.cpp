@@ -66,8 +66,8 @@ TEST(HostPattern, TwoStarsAreTheNameAsWell) {
 
 TEST(HostPattern, IsNotEveryHost) {
   for (const std::string_view pattern : {"*", "**"})
-    EXPECT_THAT(refusal(pattern), HasSubstr("would be every host, which no entry says; for every "
-                                            "host of the Internet the policy has `default: "
+    EXPECT_THAT(refusal(pattern), HasSubstr("would be every host; allowed is the hosts that are "
+                                            "meant, or for every host of the Internet `default: "
                                             "allow-public`"));
 }
 

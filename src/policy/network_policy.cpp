@@ -80,11 +80,11 @@ Status check_limits(const NetworkLimits& limits, const std::string& path) {
   return {};
 }
 
-// Gives the error of a text's own reader the key before it.
+// Gives the error of a text's own reader the form of this folder's.
 template <typename T>
-Result<T> at(std::string path, Result<T> value) {
+Result<T> at(const std::string& path, Result<T> value) {
   if (value.has_value()) return value;
-  return fail(std::move(value.error()).with(path));
+  return fail(Error::invalid(path + ": found what cannot be: " + value.error().message()));
 }
 
 Status check_shape(const NetworkRule& rule, const std::string& path) {
