@@ -42,7 +42,7 @@ class Package(unittest.TestCase):
     def test_programs_belong_to_root(self):
         for name in ("bin/caisson", "libexec/caisson/caisson-launcher", "libexec/caisson/caisson-guest",
                      "libexec/caisson/caisson-image-worker", "libexec/caisson/caisson-image-fetch", "libexec/caisson/caisson-serve",
-                     "libexec/caisson/caisson-maker", "libexec/caisson/caisson-remote", "libexec/caisson/caisson-template-builder"):
+                     "libexec/caisson/caisson-gateway", "libexec/caisson/caisson-maker", "libexec/caisson/caisson-remote", "libexec/caisson/caisson-template-builder"):
             entry = self.entries["/usr/" + name]
             self.assertEqual((entry.mode & 0o7777, entry.uid, entry.gid), (0o755, 0, 0), name)
 
@@ -52,7 +52,7 @@ class Package(unittest.TestCase):
         self.assertEqual(depends, {"libc6", "libcurl4", "libgcc-s1", "libssl3", "libstdc++6", "passwd", "zlib1g"})
         dynamic = b"/lib64/ld-linux"
         needy = [name for name, text in self.texts.items() if text.startswith(b"\x7fELF") and dynamic in text]
-        self.assertEqual(sorted(needy), ["/usr/libexec/caisson/caisson-image-fetch", "/usr/libexec/caisson/caisson-remote",
+        self.assertEqual(sorted(needy), ["/usr/libexec/caisson/caisson-gateway", "/usr/libexec/caisson/caisson-image-fetch", "/usr/libexec/caisson/caisson-remote",
                                          "/usr/libexec/caisson/caisson-serve"])
 
     def test_every_command_has_a_man_page(self):
