@@ -21,6 +21,7 @@ import json
 import os
 import re
 import subprocess
+import shutil
 import sys
 import tempfile
 import time
@@ -312,18 +313,23 @@ def measure(options, start=serve_lab.fresh):
     parts = {}
     for part, pool in [(part, pool) for part in options.parts for pool in ((0, options.pool) if part in POOLED and options.pool else (0,))]:
         name = f"{part} {pool}" if pool else part
+        run = harness.memory_folder()
         try:
             with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
                 config.write(f"pool: {{{TEMPLATE}: {pool}}}\n")
                 config.flush()
                 os.chmod(config.name, 0o644)
-                with start(arguments=[*(["--config", config.name] if pool else []), *options.serve_arg], run=harness.memory_folder()) as server:
+                with start(arguments=[*(["--config", config.name] if pool else []), *options.serve_arg], run=run) as server:
                     lab = Lab(server, options, pool)
                     lab.settle()
                     parts[name] = globals()[part](lab)
         except (frame.BenchError, WireError, serve_lab.ServerError, OSError, asyncio.IncompleteReadError) as error:
             print(f"bench: {name}: {error}", file=sys.stderr)
             parts[name] = {"missing": str(error)}
+        finally:
+            # Also where the server, whose it is, never was.
+            if run:
+                shutil.rmtree(run, ignore_errors=True)
     frame.show("")
     machine["load after"] = f"{os.getloadavg()[0]:.2f}"
     result = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "remark": remark, "host": machine, "arguments": options.serve_arg, "parts": parts}
