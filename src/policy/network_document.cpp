@@ -1,7 +1,6 @@
 #include "policy/network_document.h"
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "policy/names.h"
@@ -51,19 +50,6 @@ Result<std::optional<std::uint64_t>> read_amount(const Node& node, Path path, Li
   return fail(std::move(error).with("line " + std::to_string(node.line)));
 }
 
-Result<std::uint32_t> read_number(const Node& node, Path path, std::uint32_t most,
-                                  std::string_view allowed) {
-  std::uint32_t number = 0;
-  const std::string_view text = node.text;
-  const bool scalar = node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kNumber;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (!scalar || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
-      number == 0 || number > most || text.front() == '0') {
-    return fail(wrong_at(node, path, allowed));
-  }
-  return number;
-}
-
 Result<NetworkLimits> read_limits(const Node& node, Path path) {
   std::array<std::string_view, kNetworkLimits.size()> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kNetworkLimits[i].key;
@@ -91,7 +77,7 @@ Result<DnsPolicy> read_dns(const Node& node, Path path) {
   const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
     if (name == "unmatched") return read_enum(value, below, kUnmatchedNameNames, dns.unmatched);
     if (name != "ttl") return fail(unknown_key(name, value, below, kKeys));
-    TRY_ASSIGN(dns.ttl, read_number(value, below, 3600, "seconds from 1 to 3600"));
+    TRY_ASSIGN(dns.ttl, read_number(value, below, 1, 3600, "seconds from 1 to 3600"));
     return {};
   };
   TRY(for_each_key(node, path, read));
@@ -105,8 +91,9 @@ Result<std::vector<std::uint16_t>> read_ports(const Node& node, Path path) {
   }
   std::vector<std::uint16_t> ports;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
-    TRY_ASSIGN(const std::uint32_t port,
-               read_number(node.items[i], path + "[" + std::to_string(i) + "]", 65535, kAllowed));
+    TRY_ASSIGN(
+        const std::uint32_t port,
+        read_number(node.items[i], path + "[" + std::to_string(i) + "]", 1, 65535, kAllowed));
     ports.push_back(static_cast<std::uint16_t>(port));
   }
   return ports;
@@ -220,12 +207,6 @@ Status read_policy_key(const std::string& name, const Node& value, Path below,
     return fail(unknown_key(name, value, below, kKeys));
   }
   return {};
-}
-
-json::Value list_of(const std::vector<std::string>& words) {
-  json::Value list = json::Value::array();
-  for (const std::string& word : words) list.push(word);
-  return list;
 }
 
 json::Value tree_of(const NetworkRule& rule) {

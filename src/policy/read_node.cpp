@@ -1,5 +1,7 @@
 #include "policy/read_node.h"
 
+#include <charconv>
+
 #include "base/encoding.h"
 
 namespace caisson::policy {
@@ -87,6 +89,25 @@ Result<std::vector<std::string>> read_words(const Node& node, const std::string&
                read_text(node.items[i], path + "[" + std::to_string(i) + "]"));
   }
   return words;
+}
+
+Result<std::uint32_t> read_number(const Node& node, const std::string& path, std::uint32_t least,
+                                  std::uint32_t most, std::string_view allowed) {
+  std::uint32_t number = 0;
+  const std::string_view text = node.text;
+  const bool scalar = node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kNumber;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+  const bool padded = text.size() > 1 && text.front() == '0';
+  if (!scalar || !whole || padded || number < least || number > most)
+    return fail(wrong_at(node, path, allowed));
+  return number;
+}
+
+json::Value list_of(const std::vector<std::string>& words) {
+  json::Value list = json::Value::array();
+  for (const std::string& word : words) list.push(word);
+  return list;
 }
 
 }  // namespace caisson::policy

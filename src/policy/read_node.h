@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <set>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "policy/complain.h"
 #include "policy/names.h"
 #include "policy/node.h"
@@ -43,6 +45,12 @@ Result<bool> read_truth(const Node& node, const std::string& path);
 // A list of texts; `example` shows one.
 Result<std::vector<std::string>> read_words(const Node& node, const std::string& path,
                                             std::string_view example);
+
+// A whole number from `least` to `most`, in decimal digits without a leading zero.
+Result<std::uint32_t> read_number(const Node& node, const std::string& path, std::uint32_t least,
+                                  std::uint32_t most, std::string_view allowed);
+// A list of texts as a document has it.
+json::Value list_of(const std::vector<std::string>& words);
 
 template <typename Enum, std::size_t N>
 Status read_enum(const Node& node, const std::string& path,

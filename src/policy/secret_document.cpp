@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "policy/read_node.h"
@@ -28,20 +27,12 @@ constexpr std::string_view kAllowedPlace =
 constexpr std::string_view kAllowedSource =
     "a mapping with one of the keys env, file, command and fd, such as {env: GITHUB_TOKEN}";
 
+// Whether a number makes sense is secret_check's to say.
+constexpr std::uint32_t kMostNumber = 0x7fffffff;
+
 template <typename Names, typename Enum>
 std::string_view name_of(const Names& names, Enum value) {
   return names[static_cast<std::size_t>(value)];
-}
-
-Result<std::uint32_t> read_count(const Node& node, Path path, std::string_view allowed) {
-  std::uint32_t number = 0;
-  const std::string& text = node.text;
-  const bool scalar = node.kind == Node::Kind::kPlain || node.kind == Node::Kind::kNumber;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (!scalar || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
-      number > 0x7fffffff)
-    return fail(wrong_at(node, path, allowed));
-  return number;
 }
 
 Result<std::uint64_t> read_ttl(const Node& node, Path path) {
@@ -71,7 +62,7 @@ Result<SecretSource> read_source(const Node& node, Path path) {
       TRY_ASSIGN(source.command, read_words(value, below, "[/usr/bin/get-token, --json]"));
     } else if (name == "fd") {
       TRY_ASSIGN(const std::uint32_t number,
-                 read_count(value, below, "an inherited descriptor, at least 3"));
+                 read_number(value, below, 0, kMostNumber, "an inherited descriptor, at least 3"));
       source.descriptor = static_cast<int>(number);
     } else {
       TRY_ASSIGN(source.text, read_text(value, below));
@@ -180,7 +171,7 @@ Status read_key(const std::string& name, const Node& value, Path below, SecretRu
   } else if (name == "in") {
     TRY_ASSIGN(rule.in, read_places(value, below));
   } else if (name == "max_occurrences") {
-    TRY_ASSIGN(rule.max_occurrences, read_count(value, below, "1 to 64"));
+    TRY_ASSIGN(rule.max_occurrences, read_number(value, below, 0, kMostNumber, "1 to 64"));
   } else if (name == "passthrough") {
     TRY_ASSIGN(rule.passthrough, read_words(value, below, "[logs.example.com]"));
   } else if (name == "inject") {
@@ -189,12 +180,6 @@ Status read_key(const std::string& name, const Node& value, Path below, SecretRu
     return fail(unknown_key(name, value, below, kKeys));
   }
   return {};
-}
-
-json::Value list_of(const std::vector<std::string>& words) {
-  json::Value list = json::Value::array();
-  for (const std::string& word : words) list.push(word);
-  return list;
 }
 
 json::Value tree_of(const SecretSource& source) {
