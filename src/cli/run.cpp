@@ -143,8 +143,9 @@ std::vector<std::string> refused_targets(const policy::NetworkReport& report) {
   std::vector<std::string> lines;
   for (const auto& refusal : report.refusals) {
     if (lines.size() == kMostShown) break;
-    std::string line = "the network policy refused " + refusal.target + " (" + refusal.reason + ")";
-    if (refusal.count > 1) line += ", " + std::to_string(refusal.count) + " times";
+    std::string line = "the network gateway turned away " + refusal.target;
+    if (refusal.count > 1) line += " " + std::to_string(refusal.count) + " times";
+    line += ": " + refusal.reason;
     lines.push_back(std::move(line));
   }
   if (report.refusals.size() > kMostShown)

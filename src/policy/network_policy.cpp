@@ -174,6 +174,18 @@ Result<CompiledNetwork::Match> CompiledNetwork::compile_match(const HttpMatch& v
   return match;
 }
 
+// Whether whatever the rule is about is the sandbox's own loopback inside, which no gateway sees.
+bool CompiledNetwork::Rule::is_of_loopback() const {
+  const auto own = [](const HostPattern& entry) {
+    const Host& host = entry.host();
+    if (host.is_address()) return classify(host.address) == IpClass::kLoopback;
+    return host.name == "localhost" || host.name.ends_with(".localhost");
+  };
+  return std::ranges::all_of(hosts, own) && std::ranges::all_of(cidrs, [](const Cidr& range) {
+           return classify(range.network()) == IpClass::kLoopback;
+         });
+}
+
 Result<CompiledNetwork::Rule> CompiledNetwork::compile_rule(const NetworkRule& values,
                                                             std::size_t index,
                                                             const std::string& path) {
@@ -210,6 +222,10 @@ Result<CompiledNetwork::Rule> CompiledNetwork::compile_rule(const NetworkRule& v
   rule.ports = values.ports;
   if (rule.ports.empty() && rule.action == RuleAction::kAllow) {
     rule.ports = {rule.tls == TlsMode::kPlaintext ? kHttpPort : kHttpsPort};
+  }
+  if (rule.action == RuleAction::kAllow && rule.is_of_loopback()) {
+    return fail(wrong(path, "the loopback alone, which is the sandbox's own inside",
+                      "beside it a name that leads there on this host, or another address of it"));
   }
   for (std::size_t i = 0; i < values.http.size(); ++i) {
     TRY_ASSIGN(Match match, compile_match(values.http[i], item(path, "http", i)));
@@ -326,10 +342,16 @@ NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
     if (rule.denies(request))
       return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule.id};
   }
+  // The nearest miss is what the refusal names.
   NetworkDecision nearest{.allowed = false, .reason = NetworkReason::kNoRule};
   for (const Rule& rule : rules_) {
-    if (rule.action != RuleAction::kAllow || !rule.has_port(port) || !rule.has_host(host)) continue;
-    if (rule.protocol == RuleProtocol::kHttp && rule.tls != TlsMode::kPlaintext) continue;
+    if (rule.action != RuleAction::kAllow || !rule.has_host(host)) continue;
+    const bool spliced = rule.protocol == RuleProtocol::kHttp && rule.tls != TlsMode::kPlaintext;
+    if (!rule.has_port(port) || spliced) {
+      if (nearest.reason == NetworkReason::kNoRule || nearest.reason == NetworkReason::kPort)
+        nearest.reason = rule.has_port(port) ? NetworkReason::kPlaintext : NetworkReason::kPort;
+      continue;
+    }
     nearest = judge(rule, request);
     if (nearest.allowed) return nearest;
   }

@@ -113,6 +113,7 @@ class CompiledNetwork {
     bool has_host(const Host& host) const;
     bool has_address(const IpAddress& address) const;
     bool has_port(std::uint16_t port) const;
+    bool is_of_loopback() const;
     // Of a rule that denies, whose host and port it is: whether it means this request.
     bool denies(const Request& request) const;
   };

@@ -76,6 +76,18 @@ TEST(NetworkPolicy, ARuleAllowsItsHostByTlsOnItsPorts) {
   EXPECT_TRUE(policy->may_match(host("api.example.com")));
 }
 
+TEST(NetworkPolicy, ARequestIsRefusedForTheNearestMiss) {
+  const Policy policy = compiled(
+      {{.hosts = {"a.example.com"}},
+       {.hosts = {"b.example.com"}, .ports = {80}},
+       {.hosts = {"c.example.com"}, .ports = {443}},
+       {.hosts = {"c.example.com"}, .tls = TlsMode::kPlaintext, .http = {{.methods = {"GET"}}}}});
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/"), "deny port");
+  EXPECT_EQ(request(policy, "b.example.com", "GET", "/"), "deny plaintext");
+  EXPECT_EQ(request(policy, "c.example.com", "POST", "/"), "deny method rule-4");
+  EXPECT_EQ(request(policy, "d.example.com", "GET", "/"), "deny no_rule");
+}
+
 TEST(NetworkPolicy, WildcardsMeanWhatIsBelowTheName) {
   const Policy policy =
       compiled({{.hosts = {"*.one.example.com"}}, {.hosts = {"**.two.example.com"}}});
@@ -284,6 +296,10 @@ TEST(NetworkPolicy, RefusesWithKeyFoundAndAllowed) {
       {with(
            {.action = RuleAction::kDeny, .cidrs = {"10.0.0.0/8"}, .http = {{.methods = {"POST"}}}}),
        "network.rules[0].http", "beside cidrs", "hosts alone"},
+      {with({.hosts = {"localhost"}, .ports = {8000}}), "network.rules[0]", "the loopback alone",
+       "a name that leads there"},
+      {with({.cidrs = {"127.0.0.1/32", "::1"}, .ports = {8000}}), "network.rules[0]",
+       "the loopback alone", "another address"},
       {[](NetworkPolicy& policy) { policy.limits.connections = 1'000'000; },
        "network.limits.connections", "1000000", "1 to 65536"},
       {[](NetworkPolicy& policy) { policy.limits.rate_up = 0; }, "network.limits.rate_up", "0",

@@ -194,6 +194,20 @@ print(tls("{GOOD}", 443, None))
             result = self.python(caller, "allow:*.example.com", 'print(tls("turns.example.com", 443, "turns.example.com"))')
             self.assertEqual((result["stdout"], self.names.asked), ("HTTP/1.0 200 OK\n", ["turns.example.com"]), result)
 
+    def test_what_is_allowed_and_not_there_is_told_apart_from_what_is_denied(self):
+        script = """
+print(tls("nobody.example.com", 443, "nobody.example.com")); print(tls("good.example.com", 444, "good.example.com"))
+print(http("nobody.example.com", 80, b"GET / HTTP/1.1\\r\\nHost: nobody.example.com\\r\\n\\r\\n").split()[1])
+"""
+        for caller in self.each_caller():
+            policy = self.policy(caller, "rules: [{hosts: ['*.example.com'], ports: [443, 444]}, {hosts: ['*.example.com'], tls: plaintext}]")
+            result = self.python(caller, policy, script)
+            *alerts, status = result["stdout"].splitlines()
+            for line in alerts:
+                self.assertIn("ALERT_INTERNAL_ERROR", line.upper(), result)
+            self.assertEqual(status, "b'502'", result)
+            self.assertEqual([r["reason"] for r in result["audit"]], ["unreachable"] * 3, result)
+
     def test_a_range_lifts_the_floor_for_its_ports(self):
         script = f"""
 import socket

@@ -24,14 +24,17 @@ constexpr std::chrono::seconds kPeekTime{5};
 constexpr std::chrono::milliseconds kServerFirst{300};
 constexpr std::size_t kPiece = 64 * 1024;
 
-// A fatal alert, access_denied (RFC 8446, section 6), in a record of its own.
+// Fatal alerts (RFC 8446, section 6), each in a record of its own: what the policy denies, and what
+// it allows and cannot be reached.
 constexpr std::string_view kAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
+constexpr std::string_view kInternalError("\x15\x03\x03\x00\x02\x02\x50", 7);
 
 // What a connection was judged to be, and where it may go.
 struct Judged {
   AuditKind kind = AuditKind::kTcp;
   ConnectionKind type = ConnectionKind::kOther;
-  bool raw = false;  // by a tcp rule, before its bytes were looked at
+  bool raw = false;     // by a tcp rule, before its bytes were looked at
+  bool missed = false;  // it is allowed, and nothing answers
   Host host;
   NetworkDecision decision;
   std::string_view reason;  // of the gateway's own, where the policy was not asked; else empty
@@ -186,7 +189,7 @@ Async<void> refuse(State& state, MeteredStream& client, const Meant& destination
     co_return;
   }
   client.set_timeout(std::chrono::seconds(1));
-  const Status written = co_await client.write(kAccessDenied);
+  const Status written = co_await client.write(judged.missed ? kInternalError : kAccessDenied);
   if (!written.has_value()) co_return;
   co_await client.finish();
 }
@@ -241,7 +244,8 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
     const DialFault& fault = dialed->error();
     judged.detail = fault.sentence;
     if (fault.denied) judged.decision = *fault.denied;
-    if (!fault.denied) judged.reason = fault.late ? "timeout" : "unreachable";
+    judged.missed = !fault.denied;
+    if (judged.missed) judged.reason = fault.late ? "timeout" : "unreachable";
     co_return co_await refuse(*self, client, destination, judged);
   }
   Dialed& upstream = **dialed;
