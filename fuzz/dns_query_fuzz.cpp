@@ -84,7 +84,7 @@ void check_answer(std::string_view message, const ReadAnswer& answer) {
   for (const ReadRecord& record : answer.answers) VERIFY(record.record_class == 1);
 }
 
-void check_records(const DnsReply& reply, const ReadAnswer& answer, const DnsRules& rules,
+void check_records(const DnsReply& reply, const ReadAnswer& answer, const policy::DnsPolicy& rules,
                    const NameTable& table) {
   const bool synthetic = reply.outcome == DnsOutcome::kSynthetic;
   const bool has_record =
@@ -116,9 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view message(reinterpret_cast<const char*>(data + 1), size - 1);
   const DnsTransport transport = (choice & 1) != 0 ? DnsTransport::kTcp : DnsTransport::kUdp;
   const Everything names((choice & 2) != 0 ? NameVerdict::kMatched : NameVerdict::kUnmatched);
-  const DnsRules rules{.mode = (choice & 4) != 0 ? DnsMode::kOff : DnsMode::kSynthetic,
-                       .unmatched = static_cast<UnmatchedNames>((choice >> 3) % 3),
-                       .ttl = 30};
+  const policy::DnsPolicy rules{.unmatched = static_cast<policy::UnmatchedName>((choice >> 3) % 3),
+                                .ttl = 30};
   // One name is there already; where it is held, no other finds room.
   const NameTableLimits ranges = NameTableLimits::defaults();
   const auto table = NameTable::create({ranges.v4, ranges.v6, 1}).value();

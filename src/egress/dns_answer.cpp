@@ -66,15 +66,15 @@ DnsDecision synthetic(const DnsQuery& query, std::string name, NameTable& table)
   return decision;
 }
 
-DnsDecision unmatched(const DnsQuery& query, const DnsRules& rules, std::string name,
+DnsDecision unmatched(const DnsQuery& query, const policy::DnsPolicy& rules, std::string name,
                       NameTable& table) {
   if (is_private_name(name)) return decided(DnsOutcome::kNoSuchName, std::move(name));
   switch (rules.unmatched) {
-    case UnmatchedNames::kSynthetic:
+    case policy::UnmatchedName::kSynthetic:
       return synthetic(query, std::move(name), table);
-    case UnmatchedNames::kNoData:
+    case policy::UnmatchedName::kNodata:
       return decided(DnsOutcome::kNoData, std::move(name));
-    case UnmatchedNames::kRefused:
+    case policy::UnmatchedName::kRefused:
       break;
   }
   return decided(DnsOutcome::kRefused, std::move(name));
@@ -106,15 +106,14 @@ std::string_view to_string(DnsOutcome outcome) {
   return "malformed";
 }
 
-DnsDecision dns_decision(const DnsQuery& query, const DnsRules& rules, const DnsNames& names,
-                         NameTable& table) {
+DnsDecision dns_decision(const DnsQuery& query, const policy::DnsPolicy& rules,
+                         const DnsNames& names, NameTable& table) {
   const auto text = dns_host_text(query.name);
   auto host = text.has_value() ? policy::canonical_host(*text)
                                : Result<policy::Host>(fail(Error::invalid("no host's name")));
   if (!host)
     return decided(DnsOutcome::kNotAName, dns_display_text(query.name, kMostDisplayedName));
   std::string name = std::move(host->name);
-  if (rules.mode == DnsMode::kOff) return decided(DnsOutcome::kRefused, std::move(name));
   // An address is no name; no DNS has one.
   if (host->is_address()) return decided(DnsOutcome::kNoSuchName, std::move(name));
   if (is_localhost(name)) return loopback(query, std::move(name));
@@ -150,8 +149,8 @@ std::string dns_answer(const DnsQuery& query, DnsTransport transport, const DnsD
   return answers.empty(DnsRcode::kRefused);
 }
 
-DnsReply reply_to_dns(std::string_view message, DnsTransport transport, const DnsRules& rules,
-                      const DnsNames& names, NameTable& table) {
+DnsReply reply_to_dns(std::string_view message, DnsTransport transport,
+                      const policy::DnsPolicy& rules, const DnsNames& names, NameTable& table) {
   DnsReply reply;
   ParsedDnsQuery parsed = parse_dns_query(message);
   if (!parsed.query.has_value()) {

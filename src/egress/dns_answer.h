@@ -13,6 +13,8 @@
 // addresses to the second. Pure; the table changes only by the name that is asked for.
 #pragma once
 
+#include <caisson/network.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,18 +38,6 @@ class DnsNames {
   virtual ~DnsNames() = default;
   // Of a canonical name (policy::canonical_host).
   virtual NameVerdict verdict(const std::string& name) const = 0;
-};
-
-enum class DnsMode : std::uint8_t {
-  kSynthetic,
-  kOff,  // every query is refused
-};
-enum class UnmatchedNames : std::uint8_t { kSynthetic, kNoData, kRefused };
-
-struct DnsRules {
-  DnsMode mode = DnsMode::kSynthetic;
-  UnmatchedNames unmatched = UnmatchedNames::kSynthetic;
-  std::uint32_t ttl = 30;  // seconds
 };
 
 enum class DnsOutcome : std::uint8_t {
@@ -74,8 +64,8 @@ struct DnsDecision {
   std::string reverse_name;  // of kReverse
 };
 
-DnsDecision dns_decision(const DnsQuery& query, const DnsRules& rules, const DnsNames& names,
-                         NameTable& table);
+DnsDecision dns_decision(const DnsQuery& query, const policy::DnsPolicy& rules,
+                         const DnsNames& names, NameTable& table);
 
 std::string dns_answer(const DnsQuery& query, DnsTransport transport, const DnsDecision& decision,
                        std::uint32_t ttl);
@@ -89,7 +79,7 @@ struct DnsReply {
   std::optional<DnsType> type;
   std::string_view why;
 };
-DnsReply reply_to_dns(std::string_view message, DnsTransport transport, const DnsRules& rules,
-                      const DnsNames& names, NameTable& table);
+DnsReply reply_to_dns(std::string_view message, DnsTransport transport,
+                      const policy::DnsPolicy& rules, const DnsNames& names, NameTable& table);
 
 }  // namespace caisson::egress

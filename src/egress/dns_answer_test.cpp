@@ -54,7 +54,7 @@ class DnsReplies : public ::testing::Test {
     expect(name, type, DnsOutcome::kNoSuchName, DnsRcode::kNxDomain, 0);
   }
 
-  DnsRules rules;
+  policy::DnsPolicy rules;
   Matched names{{"api.example.com", "db.internal", "printer", "x.local"}};
   std::unique_ptr<NameTable> table = NameTable::create(NameTableLimits::defaults()).value();
 };
@@ -187,7 +187,7 @@ TEST_F(DnsReplies, WhatIsNoHostsNameIsRefused) {
 }
 
 TEST_F(DnsReplies, UnmatchedNamesMayHaveNoRecords) {
-  rules.unmatched = UnmatchedNames::kNoData;
+  rules.unmatched = policy::UnmatchedName::kNodata;
   expect_no_data("denied.example.org", kA);
   expect_no_data("denied.example.org", kAaaa);
   expect_no_such_name("router", kA);
@@ -195,19 +195,11 @@ TEST_F(DnsReplies, UnmatchedNamesMayHaveNoRecords) {
 }
 
 TEST_F(DnsReplies, UnmatchedNamesMayBeRefused) {
-  rules.unmatched = UnmatchedNames::kRefused;
+  rules.unmatched = policy::UnmatchedName::kRefused;
   expect("denied.example.org", kA, DnsOutcome::kRefused, DnsRcode::kRefused, 0);
   expect("denied.example.org", 16, DnsOutcome::kRefused, DnsRcode::kRefused, 0);
   expect("localhost", kA, DnsOutcome::kLoopback, DnsRcode::kNoError, 1);
   expect("api.example.com", kA, DnsOutcome::kSynthetic, DnsRcode::kNoError, 1);
-}
-
-TEST_F(DnsReplies, SwitchedOffRefusesEverything) {
-  rules.mode = DnsMode::kOff;
-  for (const char* name :
-       {"api.example.com", "localhost", "router", "1.0.18.198.in-addr.arpa", "127.0.0.1"})
-    expect(name, kA, DnsOutcome::kRefused, DnsRcode::kRefused, 0);
-  EXPECT_EQ(table->size(), 0u);
 }
 
 TEST_F(DnsReplies, TheTimeToLiveIsThePolicys) {

@@ -10,8 +10,8 @@ namespace caisson::egress {
 namespace {
 
 constexpr std::size_t kMostText = 255;
-constexpr std::array<std::string_view, 7> kKindNames = {"dns",           "tcp",   "tls",  "http",
-                                                        "policy_update", "limit", "error"};
+constexpr std::array<std::string_view, 6> kKindNames = {"dns",  "tcp",           "tls",
+                                                        "http", "policy_update", "limit"};
 
 std::string_view cut(std::string_view text) {
   return text.substr(0, kMostText);

@@ -15,7 +15,7 @@
 
 namespace caisson::egress {
 
-enum class AuditKind : std::uint8_t { kDns, kTcp, kTls, kHttp, kPolicyUpdate, kLimit, kError };
+enum class AuditKind : std::uint8_t { kDns, kTcp, kTls, kHttp, kPolicyUpdate, kLimit };
 std::string_view to_string(AuditKind kind);
 
 // Of a record that counts others that were not written.

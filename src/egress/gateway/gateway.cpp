@@ -27,18 +27,6 @@ http::Limits http_limits() {
   return limits;
 }
 
-UnmatchedNames unmatched_names(policy::UnmatchedName value) {
-  switch (value) {
-    case policy::UnmatchedName::kSynthetic:
-      return UnmatchedNames::kSynthetic;
-    case policy::UnmatchedName::kNodata:
-      return UnmatchedNames::kNoData;
-    case policy::UnmatchedName::kRefused:
-      return UnmatchedNames::kRefused;
-  }
-  return UnmatchedNames::kRefused;
-}
-
 }  // namespace
 
 Gateway::State::State(io::Loop& on, GatewayOptions given)
@@ -98,10 +86,7 @@ Async<void> Gateway::State::wait_end(State& state) {
 }
 
 GatewayCounts Gateway::counts() const {
-  GatewayCounts counts = state_->counts;
-  counts.bytes_up = state_->meter.bytes_up();
-  counts.bytes_down = state_->meter.bytes_down();
-  return counts;
+  return {.bytes_up = state_->meter.bytes_up(), .bytes_down = state_->meter.bytes_down()};
 }
 
 void Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
@@ -127,8 +112,6 @@ OpenConnection::~OpenConnection() {
 }
 
 void Gateway::State::record(const AuditRecord& record) {
-  if (record.kind != AuditKind::kDns && record.kind != AuditKind::kPolicyUpdate)
-    ++(record.allowed ? counts.allowed : counts.denied);
   if (!options.record) return;
   if (!ended && !record_rate.take(io::Clock::now())) {
     ++unwritten;
@@ -167,9 +150,7 @@ NameVerdict Gateway::State::verdict(const std::string& name) const {
 }
 
 std::string Gateway::State::reply(std::string_view query, DnsTransport transport) {
-  const policy::DnsPolicy& dns = options.policy->values().dns;
-  const DnsRules rules{.unmatched = unmatched_names(dns.unmatched), .ttl = dns.ttl};
-  DnsReply reply = reply_to_dns(query, transport, rules, *this, *names);
+  DnsReply reply = reply_to_dns(query, transport, options.policy->values().dns, *this, *names);
   // What is answered with an address is judged, and recorded, when it is connected to.
   if (reply.outcome == DnsOutcome::kRefused || reply.outcome == DnsOutcome::kNotAName ||
       reply.outcome == DnsOutcome::kTableFull) {

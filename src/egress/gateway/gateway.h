@@ -39,7 +39,6 @@ struct GatewayOptions {
 };
 
 struct GatewayCounts {
-  std::uint64_t allowed = 0, denied = 0;       // connections and requests
   std::uint64_t bytes_up = 0, bytes_down = 0;  // from and to the sandbox
 };
 

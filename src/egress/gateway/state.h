@@ -70,7 +70,6 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   std::uint64_t revision = 1, sequence = 0;
   std::unique_ptr<NameTable> names;
   Meter meter;
-  GatewayCounts counts;
   http::Server http;
   std::unique_ptr<io::Listener> tcp, dns_tcp;
   std::unique_ptr<io::DatagramSocket> dns_udp;
