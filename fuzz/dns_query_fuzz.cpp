@@ -22,7 +22,8 @@
 namespace {
 
 using namespace caisson::egress;  // NOLINT: a program of one file
-using caisson::policy::IpAddress;
+namespace policy = caisson::policy;
+using policy::IpAddress;
 using for_test::ReadAnswer;
 using for_test::ReadRecord;
 
