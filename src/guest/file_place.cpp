@@ -93,10 +93,12 @@ Status Place::enter(const std::string& name, Missing missing, const Owner& owner
   Fd next(::openat(directory_.get(), name.c_str(), kDirectoryFlags));
   if (!next.valid() && errno == ENOENT && missing == Missing::kMake) {
     TRY(check_new());
-    if (::mkdirat(directory_.get(), name.c_str(), 0755) != 0) return fail_errno("mkdir " + path_);
+    const bool made = ::mkdirat(directory_.get(), name.c_str(), 0755) == 0;
+    // Another writer made it since: it is looked at as if it had been there all along.
+    if (!made && errno != EEXIST) return fail_errno("mkdir " + path_);
     next = Fd(::openat(directory_.get(), name.c_str(), kDirectoryFlags));
     if (!next.valid()) return fail_errno("open " + path_);
-    if (Status given = owner.give(next.get(), path_); !given) {
+    if (Status given = made ? owner.give(next.get(), path_) : Status(); !given) {
       ::unlinkat(directory_.get(), name.c_str(), AT_REMOVEDIR);
       return given;
     }

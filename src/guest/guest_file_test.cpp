@@ -1,6 +1,10 @@
 // Files, through the real guest.
 #include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <thread>
 
+#include "guest/file_place.h"
 #include "guest/guest_files_harness.h"
 
 namespace caisson::guest::testing {
@@ -202,6 +206,22 @@ TEST_F(Files, AListingOfManyEntriesDoesNotHoldUpACommand) {
   const std::uint32_t list = guest_.open(Kind::kFile, operation(FileOperation::kList, root_));
   EXPECT_EQ(guest_.run("echo ok").output, "ok\n");
   EXPECT_EQ(guest_.finish_stream(list).events.size(), 5000u);
+}
+
+TEST_F(Files, ManyMakeTheSameDirectoriesAtTheSameTime) {
+  const Owner owner(::geteuid(), ::getegid());
+  std::atomic<int> failed = 0;
+  for (int round = 0; round < 50; ++round) {
+    const std::string path = root_ + "/" + std::to_string(round) + "/a/b/c";
+    std::barrier start(4);
+    std::vector<std::jthread> writers;
+    for (int writer = 0; writer < 4; ++writer)
+      writers.emplace_back([&] {
+        start.arrive_and_wait();
+        if (!Place::find(path, Place::Missing::kMake, owner)) ++failed;
+      });
+  }
+  EXPECT_EQ(failed, 0);
 }
 
 TEST_F(Files, RemoveTakesDeepTrees) {

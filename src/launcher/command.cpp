@@ -156,7 +156,11 @@ Outcome Command::finish(std::optional<std::string_view> close, const wall::HeldL
   outcome.refusals = refusals_.list();
 
   const bool memory_hit = usage_.memory_kills > 0 && plan_.memory != 0;
-  const bool pids_hit = usage_.pids_refusals > 0 && plan_.pids != 0;
+  // Where an rlimit holds, only samples tell of it: the command's own process, which has ended
+  // between two of them, was one of those that the last one sees.
+  const bool filled = held[static_cast<std::size_t>(Limit::kPids)] == HeldBy::kRlimit &&
+                      usage_.pids_now + 1 >= plan_.pids;
+  const bool pids_hit = plan_.pids != 0 && (usage_.pids_refusals > 0 || filled);
   if (memory_hit) outcome.limits_hit.push_back(Limit::kMemory);
   if (pids_hit) outcome.limits_hit.push_back(Limit::kPids);
   if (usage_.disk_full) outcome.limits_hit.push_back(Limit::kDisk);

@@ -169,14 +169,34 @@ TEST(Refusals, EveryCallThatIsReportedHasAName) {
 
 class NoSlot final : public wall::ExecSlot {
  public:
+  explicit NoSlot(std::uint64_t pids_now = 0) { usage_.pids_now = pids_now; }
   std::span<const int> descriptors() const override { return {}; }
   bool born_in_last() const override { return false; }
-  Result<wall::Usage> sample() override { return wall::Usage(); }
+  Result<wall::Usage> sample() override { return usage_; }
   Status kill() override { return {}; }
+
+ private:
+  wall::Usage usage_;
 };
 
 std::string exited(std::uint32_t code) {
   return proto::Fields().put_u32(proto::Tag::kExitCode, code).bytes();
+}
+
+// No sample need see all of them: the first to be refused may be the command's own process.
+TEST(CommandLimits, TheEndedProcessIsOneOfThoseThatAnRlimitCounted) {
+  wall::Plan plan;
+  plan.pids = 32;
+  wall::HeldLimits by_rlimit{}, by_group{};
+  by_rlimit[static_cast<std::size_t>(Limit::kPids)] = HeldBy::kRlimit;
+  by_group[static_cast<std::size_t>(Limit::kPids)] = HeldBy::kCgroup;
+  const auto verdict = [&](std::uint64_t left, const wall::HeldLimits& held) {
+    Command command(plan, {}, std::make_unique<NoSlot>(left));
+    return command.finish(exited(1), held).verdict;
+  };
+  EXPECT_EQ(verdict(31, by_rlimit), Verdict::kProcessLimit);
+  EXPECT_EQ(verdict(30, by_rlimit), Verdict::kExited);
+  EXPECT_EQ(verdict(31, by_group), Verdict::kExited) << "a group tells of each refusal";
 }
 
 TEST(CommandRefusal, EndsTheCommandWhereThePlanSaysSo) {

@@ -365,11 +365,10 @@ class Bounds(Client):
         made = self.built("large", order)
         # What the image keeps anyway is none of the cache's.
         self.assertTrue(any(made["templateID"] in line for line in self.images()))
-        before = self.cached_steps()
-        self.assertTrue(before)
         self.assertEqual(self.ask("DELETE", "/templates/large")[0], 204)
         self.built("small", {"fromImage": "base"})
-        self.assertTrue(harness.wait_until(lambda: before - self.cached_steps(), 30), before)
+        # Two steps, which every template begins with, are as good as free.
+        self.assertTrue(harness.wait_until(lambda: len(self.cached_steps()) == 2, 30), self.cached_steps())
         entries = self.finished(self.built("large", order))[1]
         cached = {entry["step"] for entry in entries if entry["message"] == "taken from the cache"}
         self.assertEqual(cached, {"base"}, entries)
