@@ -23,9 +23,9 @@ namespace {
 
 using namespace caisson::egress;  // NOLINT: a program of one file
 namespace policy = caisson::policy;
-using policy::IpAddress;
 using for_test::ReadAnswer;
 using for_test::ReadRecord;
+using policy::IpAddress;
 
 class Everything final : public DnsNames {
  public:
