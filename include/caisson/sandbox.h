@@ -232,6 +232,11 @@ class Sandbox {
   // Moves the deadline of a kept sandbox to so many milliseconds from now, sooner or later; 0 ends
   // it. Errors: failed_precondition (it is not kept), invalid_argument (more than a year).
   Status set_deadline(std::uint64_t from_now_ms);
+  // From now on this is what may leave a sandbox that outlives its maker; connections that it
+  // denies are reset. nullopt: nothing. Errors: invalid_argument (of the policy),
+  // failed_precondition (the sandbox was made without a network or a gateway, or lives as long as
+  // its maker), resource_exhausted (the policy is too long: 60 KiB as JSON).
+  Status set_network(const std::optional<policy::NetworkPolicy>& policy);
   // Holds everything that commands run, with its memory and its pids, until it is resumed. Files
   // can be read and written meanwhile; commands are refused. The deadline goes on to count, and so
   // does the time of commands that have one. Asking for what is so already is no error. Errors:
@@ -267,10 +272,10 @@ class Sandbox {
   // With CreateOptions::egress_listener, once: the listener on 127.0.0.1:3128 inside; whoever
   // accepts from it is outside. Error: failed_precondition where there is none to take.
   Result<Fd> take_egress_listener();
-  // With CreateOptions::gateway, once: the sockets that all the sandbox's packets end in
-  // (wall/handouts.h). Nobody else has them: whoever closes them takes the sandbox's network away,
-  // and what is not answered by them is refused inside. Error: failed_precondition where there are
-  // none to take.
+  // With CreateOptions::gateway and Life::kOwner, once: the sockets that all the sandbox's packets
+  // end in (wall/handouts.h). Nobody else has them: whoever closes them takes the sandbox's network
+  // away, and what is not answered by them is refused inside. Error: failed_precondition where
+  // there are none to take.
   Result<wall::Gateway> take_gateway();
 
   // Of a sandbox whose spec has a network, when it was closed: what its gateway did.
@@ -314,9 +319,9 @@ struct CreateOptions {
   // reaches anything. Only with Life::kOwner.
   bool egress_listener = false;
   // Sandbox::take_gateway() is wanted: the sandbox has an interface and a name server, behind which
-  // is what its maker does with the gateway's sockets, and nothing else. With any life; a sandbox
-  // that outlives whoever holds them has no network from then on. create() fails with
-  // failed_precondition where this host lacks what it takes (`caisson doctor`).
+  // is what its maker does with the gateway's sockets, and nothing else. Of one that outlives its
+  // maker the sockets stay with it, and what it sends is refused until set_network(). create()
+  // fails with failed_precondition where this host lacks what it takes (`caisson doctor`).
   enum class Gateway : bool { kNo, kYes };
   Gateway gateway = Gateway::kNo;
   // Where the gateway of a spec's network writes its records, lines of JSON: a file that is open

@@ -249,6 +249,7 @@ enum class Tag : std::uint16_t {
   kEndedMs = 201,        // u64, Unix time
   kCommandsEnded = 203,  // u64: how many commands have ended since the sandbox was made
   kLimitValues = 202,    // a u64 for each limit, little-endian, in Limit's order; 0: unlimited
+  kNetworkPolicy = 204,  // JSON (policy/network_document.h)
 };
 inline constexpr std::size_t kMaxLabel = 8 * 1024;
 inline constexpr std::size_t kMaxProgram = 256;
@@ -330,6 +331,8 @@ enum class ControlOperation : std::uint8_t {
   kReboot = 24,
   kLimits = 32,
   kListVerdicts = 33,
+  // From now on the gateway of a sandbox that outlives its maker goes by kNetworkPolicy.
+  kSetNetwork = 34,
 };
 
 // Builds a field list.

@@ -7,17 +7,22 @@
 
 namespace caisson::box {
 
+Result<Fd> records_file(int audit_fd) {
+  struct stat info = {};
+  if (::fstat(audit_fd, &info) != 0) return fail_errno("audit");
+  // Whoever reads anything else could hold the gateway back.
+  if (!S_ISREG(info.st_mode)) return fail(Error::invalid("audit: allowed is a regular file"));
+  Fd audit(::fcntl(audit_fd, F_DUPFD_CLOEXEC, 3));
+  if (!audit.valid()) return fail_errno("audit");
+  return audit;
+}
+
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
                                                               int audit_fd) {
   Fd audit;
   if (audit_fd >= 0) {
-    struct stat info = {};
-    if (::fstat(audit_fd, &info) != 0) return fail_errno("audit");
-    // Whoever reads anything else could hold the gateway back.
-    if (!S_ISREG(info.st_mode)) return fail(Error::invalid("audit: allowed is a regular file"));
-    audit = Fd(::fcntl(audit_fd, F_DUPFD_CLOEXEC, 3));
-    if (!audit.valid()) return fail_errno("audit");
+    TRY_ASSIGN(audit, records_file(audit_fd));
   }
   auto started = egress::GatewayProcess::start(id, policy, std::move(audit));
   if (!started.has_value()) return fail(std::move(started).error().with("network"));

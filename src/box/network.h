@@ -7,10 +7,15 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "egress/gateway_process.h"
 #include "wall/handouts.h"
 
 namespace caisson::box {
+
+// A descriptor of our own for a gateway's records. Error: invalid_argument where it is no regular
+// file.
+Result<Fd> records_file(int audit_fd);
 
 // It gets ready while the sandbox is made. `audit_fd`: a regular file where the gateway's records
 // go; -1: nowhere. Borrowed for the call.

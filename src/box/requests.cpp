@@ -5,6 +5,7 @@
 
 #include "base/proto.h"
 #include "base/verdict.h"
+#include "launcher/gateway_protocol.h"
 
 namespace caisson::box {
 namespace {
@@ -81,6 +82,17 @@ Result<std::int64_t> set_deadline(Connection& connection, std::uint64_t from_now
 Status hold(Connection& connection, Held held) {
   const auto operation = held == Held::kYes ? ControlOperation::kFreeze : ControlOperation::kThaw;
   TRY(ask(connection, request(operation)));
+  return {};
+}
+
+Status set_network(Connection& connection, std::string_view policy) {
+  // A frame takes no more.
+  if (policy.size() > launcher::kMostLivePolicy)
+    return fail(
+        Error::exhausted("network: found a policy of " + std::to_string(policy.size()) +
+                         " bytes as JSON; a sandbox that outlives its maker takes at most " +
+                         std::to_string(launcher::kMostLivePolicy)));
+  TRY(ask(connection, request(ControlOperation::kSetNetwork).put(Tag::kNetworkPolicy, policy)));
   return {};
 }
 

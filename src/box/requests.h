@@ -8,6 +8,7 @@
 #include <caisson/sandbox.h>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -27,6 +28,9 @@ Result<wall::Handouts> hold_layer(Connection& connection);
 Status release_layer(Connection& connection);
 // Ends everything that runs in a kept sandbox. With kYes it is held then.
 Status reboot(Connection& connection, Held then);
+// `policy`: JSON (policy/network_document.h). Errors: failed_precondition (the sandbox was made
+// without a gateway, or its maker has it), resource_exhausted (too long).
+Status set_network(Connection& connection, std::string_view policy);
 Result<SandboxUsage> usage(Connection& connection);
 Result<std::vector<KeptCommand>> list_kept(Connection& connection);
 

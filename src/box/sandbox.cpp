@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/paths.h"
 #include "base/sys.h"
 #include "box/access.h"
@@ -30,10 +31,12 @@
 #include "box/registry.h"
 #include "box/requests.h"
 #include "box/result_json.h"
-#include "box/sockets.h"
+#include "box/spec_plan.h"
 #include "image/kept_layer.h"
 #include "image/registry/names.h"
 #include "image/store.h"
+#include "policy/network_document.h"
+#include "policy/network_policy.h"
 #include "wall/plan.h"
 
 namespace caisson {
@@ -86,54 +89,6 @@ Result<ResolvedImage> resolve_image(const std::string& asked) {
   return resolved;
 }
 
-// Sockets of the host in a granted directory are covered by a device that cannot be opened there.
-Status cover_sockets(const policy::Grant& grant, int directory_fd, wall::Plan& plan,
-                     box::PlanDescriptors& descriptors, Fd& cover) {
-  auto sockets = box::find_sockets(directory_fd);
-  if (!sockets.has_value()) return fail(std::move(sockets).error().with("files: " + grant.from));
-  for (const std::string& path : *sockets) {
-    if (plan.grants.size() >= policy::kMaxGrants)
-      return fail(Error::precondition(
-          "files: " + grant.from + ": the granted directories hold too many sockets of the host"));
-    if (!cover.valid()) {
-      cover = Fd(::open("/dev/null", O_PATH | O_CLOEXEC));
-      if (!cover.valid()) return fail_errno("open /dev/null");
-    }
-    plan.grants.push_back({.fd = descriptors.add(cover.get()),
-                           .to = grant.to + "/" + path,
-                           .directory = false,
-                           .cover = true});
-  }
-  return {};
-}
-
-wall::Plan plan_of(const policy::SpecValues& spec, const box::Account& account) {
-  wall::Plan plan;
-  if (!spec.hostname.empty()) plan.hostname = spec.hostname;
-  plan.user_uid = account.uid;
-  plan.user_gid = account.gid;
-  plan.privileges = static_cast<std::uint8_t>(spec.privileges);
-  plan.syscall_profile = static_cast<std::uint8_t>(spec.profile);
-  plan.on_refusal = static_cast<std::uint8_t>(spec.on_refusal);
-  plan.layer = static_cast<std::uint8_t>(spec.layer);
-  plan.require_hard_limits = spec.require_hard_limits ? 1 : 0;
-  const policy::Limits& limits = spec.limits;
-  plan.cpu_milli = limits.cpu_milli.value_or(0);
-  plan.memory = limits.memory.value_or(0);
-  plan.pids = limits.pids.value_or(0);
-  plan.disk = limits.disk.value_or(0);
-  plan.inodes = limits.inodes.value_or(0);
-  plan.open_files = limits.open_files.value_or(0);
-  plan.output = limits.output.value_or(0);
-  plan.timeout_ms = limits.timeout_ms.value_or(0);
-  plan.cpu_time_ms = limits.cpu_time_ms.value_or(0);
-  plan.io_read = limits.io_read.value_or(0);
-  plan.io_write = limits.io_write.value_or(0);
-  plan.io_read_ops = limits.io_read_ops.value_or(0);
-  plan.io_write_ops = limits.io_write_ops.value_or(0);
-  return plan;
-}
-
 // Who commands run as: the spec's user, else the image's, else ours.
 Result<box::Account> account_of(const policy::SpecValues& spec, const box::ImageDefaults& defaults,
                                 const image::ImageRef* files, const std::string& name) {
@@ -147,26 +102,6 @@ Result<box::Account> account_of(const policy::SpecValues& spec, const box::Image
                                     "; allowed are a user of its /etc/passwd and a group of its "
                                     "/etc/group, numbers, or another one by --user"));
   return account;
-}
-
-// What every command in the sandbox has.
-Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec,
-                    const box::ImageDefaults& defaults) {
-  std::map<std::string, std::string> env = spec.env;
-  env.insert(defaults.env.begin(), defaults.env.end());
-  std::size_t bytes = 0;
-  for (const auto& [name, value] : env) {
-    plan.environment.push_back(name + "=" + value);
-    bytes += plan.environment.back().size() + 1;
-  }
-  if (env.size() > wall::kMaxPlanEnvironment || bytes > wall::kMaxPlanEnvironmentBytes)
-    return fail(Error::invalid(
-        "env: found " + std::to_string(env.size()) + " variables of " + std::to_string(bytes) +
-        " bytes, the image's included; allowed are " + std::to_string(wall::kMaxPlanEnvironment) +
-        " of " + std::to_string(wall::kMaxPlanEnvironmentBytes) + " bytes at most"));
-  plan.workdir = spec.workdir.empty() ? defaults.workdir : spec.workdir;
-  plan.directories = defaults.directories;
-  return {};
 }
 
 Status check_wall(const policy::SpecValues& spec) {
@@ -183,6 +118,11 @@ image::KeptLayer layer_of(wall::Handouts handouts) {
   layer.gid_lines = std::move(handouts.gid_lines);
   layer.trusted_attributes = handouts.trusted_attributes;
   return layer;
+}
+
+// As the gateway reads it.
+std::string network_text(const std::optional<policy::NetworkPolicy>& policy) {
+  return json::serialize(policy::network_tree(policy.value_or(policy::NetworkPolicy())));
 }
 
 }  // namespace
@@ -226,10 +166,12 @@ struct Sandbox::State {
 };
 
 Status Sandbox::State::take_handouts(wall::Handouts handouts, const wall::Plan& plan) {
-  // A kept sandbox's stay with it: hold_layer().
+  // Those of a sandbox that outlives us stay with it: hold_layer(), set_network().
   const bool takes_layer = plan.keep_layer != 0 && plan.life == Life::kOwner;
+  const bool takes_gateway =
+      plan.network == wall::PlanNetwork::kGateway && plan.life == Life::kOwner;
   if (handouts.layer.valid() != takes_layer || handouts.egress.valid() != (plan.egress != 0) ||
-      handouts.gateway.valid() != (plan.network == wall::PlanNetwork::kGateway))
+      handouts.gateway.valid() != takes_gateway)
     return fail(Error::internal("the launcher handed out something else than was asked for"));
   egress_listener = std::move(handouts.egress);
   gateway = std::move(handouts.gateway);
@@ -287,10 +229,6 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY(check_wall(spec.values()));
   const bool outlives = options.life != Life::kOwner;
   const bool networked = spec->network.has_value();
-  if (networked && outlives)
-    return fail(Error(Code::kUnimplemented,
-                      "network: a sandbox that outlives its maker has none in this version; "
-                      "allowed is network: deny"));
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
@@ -329,8 +267,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (files != nullptr) info.image_id = files->record.id;
   // A sandbox that would have nothing to do is not made.
   if (options.first_command != nullptr) TRY(state->with_defaults(*options.first_command));
-  wall::Plan plan = plan_of(spec.values(), state->account);
-  TRY(add_defaults(plan, spec.values(), state->image));
+  wall::Plan plan = box::plan_of(spec.values(), state->account);
+  TRY(box::add_defaults(plan, spec.values(), state->image));
   box::add_image(plan, descriptors, files);
   Fd layers;
   if (spec->layer == policy::LayerKind::kQuota) {
@@ -350,7 +288,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
                            .writable = grant.mode == policy::GrantMode::kReadWrite,
                            .owner_uid = opened->uid,
                            .owner_gid = opened->gid});
-    if (opened->directory) TRY(cover_sockets(grant, opened->fd.get(), plan, descriptors, cover));
+    if (opened->directory)
+      TRY(box::cover_sockets(grant, opened->fd.get(), plan, descriptors, cover));
     granted.push_back(std::move(*opened));
   }
   for (const policy::Output& output : spec->outputs) {
@@ -364,6 +303,12 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   plan.egress = options.egress_listener ? 1 : 0;
   if (networked || options.gateway == CreateOptions::Gateway::kYes)
     plan.network = wall::PlanNetwork::kGateway;
+  Fd audit;
+  if (outlives && plan.network == wall::PlanNetwork::kGateway && options.audit_fd >= 0) {
+    TRY_ASSIGN(audit, box::records_file(options.audit_fd));
+    plan.audit = 1;
+    plan.audit_fd = descriptors.add(audit.get());
+  }
   // What is copied in has to be there before the command is, and the gateway too.
   const bool at_once = copied.empty() && !networked;
   const Command* first = at_once ? options.first_command : nullptr;
@@ -389,8 +334,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
       state->image_in_use.push_back(std::move(lower.in_use));
   }
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
-  if (networked) {
+  if (networked && !outlives) {
     TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network, options.audit_fd));
+  } else if (networked) {
+    // Only started when something is sent, which is no time to find that it is missing.
+    TRY(helper_binary("caisson-gateway"));
   }
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));
@@ -402,9 +350,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   }
   TRY_ASSIGN(wall::Handouts handouts, launch.await_up());
   TRY(state->take_handouts(std::move(handouts), plan));
-  if (networked) TRY(box::open_gateway(*state->network, std::move(state->gateway)));
+  if (networked && !outlives) TRY(box::open_gateway(*state->network, std::move(state->gateway)));
   state->launch.emplace(std::move(launch));
-  auto filled = state->copy_grants(spec.values(), copied);
+  Status filled = state->copy_grants(spec.values(), copied);
+  if (filled.has_value() && networked && outlives)
+    filled = box::set_network(*state->connection, network_text(*spec->network));
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {
     sandbox.state_->info.life = Life::kOwner;
@@ -519,6 +469,11 @@ Result<std::optional<Outcome>> Sandbox::attach(std::uint32_t number, From from,
 Status Sandbox::set_deadline(std::uint64_t from_now_ms) {
   TRY_ASSIGN(state_->info.deadline_ms, box::set_deadline(*state_->connection, from_now_ms));
   return {};
+}
+
+Status Sandbox::set_network(const std::optional<policy::NetworkPolicy>& policy) {
+  if (policy.has_value()) TRY(policy::CompiledNetwork::compile(*policy));
+  return box::set_network(*state_->connection, network_text(policy));
 }
 
 Status Sandbox::pause() {

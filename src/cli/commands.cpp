@@ -12,7 +12,7 @@ namespace {
 
 using Sweep = CommandEntry::Sweep;
 
-constexpr std::array<CommandEntry, 30> kCommands = {{
+constexpr std::array<CommandEntry, 31> kCommands = {{
     {.table = &kRunTable, .run_on = run_run, .sweep = Sweep::kNo},
     {.table = &kShellTable, .run_on = run_shell, .sweep = Sweep::kNo},
     {.table = &kExecTable, .run_on = run_exec},
@@ -39,6 +39,7 @@ constexpr std::array<CommandEntry, 30> kCommands = {{
     {.table = &kTeamSetTable, .run = run_team_set},
     {.table = &kPolicyCheckTable, .run = run_policy_check, .sweep = Sweep::kNo},
     {.table = &kPolicyExplainTable, .run = run_policy_explain, .sweep = Sweep::kNo},
+    {.table = &kPolicyApplyTable, .run_on = run_policy_apply},
     {.table = &kServeTable, .run = run_serve},
     {.table = &kDoctorTable, .run = run_doctor},
     {.table = &kCompletionTable, .run = run_completion, .sweep = Sweep::kNo},

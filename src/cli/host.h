@@ -8,6 +8,7 @@
 #include <caisson/sandbox.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,7 @@ class HostedSandbox {
   virtual Status fetch_outputs() = 0;
   virtual Status pause() = 0;
   virtual Status resume() = 0;
+  virtual Status set_network(const std::optional<policy::NetworkPolicy>& policy) = 0;
   virtual Status close() = 0;
   virtual Status end() = 0;
   // What its network's gateway did, once it is closed; null: it had none.

@@ -30,6 +30,9 @@ class LocalSandbox final : public HostedSandbox {
   Status fetch_outputs() override { return sandbox_.fetch_outputs(); }
   Status pause() override { return sandbox_.pause(); }
   Status resume() override { return sandbox_.resume(); }
+  Status set_network(const std::optional<policy::NetworkPolicy>& policy) override {
+    return sandbox_.set_network(policy);
+  }
   Status close() override { return sandbox_.close(); }
   Status end() override { return sandbox_.end(); }
   const policy::NetworkReport* network_report() const override {

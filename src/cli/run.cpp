@@ -111,7 +111,8 @@ int input_descriptor(const Parsed& parsed, const Fd& file) {
 
 int run_detached(Host& host, const SandboxSpec& spec, const Command& command,
                  const Report& report) {
-  auto created = host.create(spec, {.life = Life::kMainCommand});
+  auto created =
+      host.create(spec, {.life = Life::kMainCommand, .audit_fd = report.audit_file.get()});
   if (!created.has_value()) return fail_run(created.error(), report);
   const std::unique_ptr<HostedSandbox> sandbox = std::move(*created);
   for (const std::string& remark : sandbox->notes()) note(remark);

@@ -14,10 +14,17 @@
 #include "base/kernel_abi.h"
 #include "base/paths.h"
 #include "base/sys.h"
+#include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
 
 namespace caisson::egress {
 namespace {
+
+using launcher::kGatewayDone;
+using launcher::kGatewayFailed;
+using launcher::kGatewayReady;
+using launcher::kGatewayServe;
+using launcher::kMostGatewayMessage;
 
 constexpr int kPatienceMs = 10'000;
 

@@ -48,18 +48,4 @@ class GatewayProcess {
   ChildProcess child_;
 };
 
-// ---- between the two, over a SOCK_SEQPACKET socket
-// ------------------------------------------------
-
-// The first message: the sandbox's id, with the descriptors of the policy as JSON (a file from its
-// start) and perhaps of the audit; the second: 'S', with tcp, dns_udp and dns_tcp.
-inline constexpr int kGatewayControlFd = 3;
-inline constexpr char kGatewayServe = 'S';
-inline constexpr std::size_t kGatewaySockets = 3;
-inline constexpr std::size_t kMostGatewayMessage = kMostReport + 1;
-// What the gateway says: its first byte, then a text.
-inline constexpr char kGatewayReady = 'R';
-inline constexpr char kGatewayFailed = 'F';
-inline constexpr char kGatewayDone = 'D';  // and the report, when the other end has shut down
-
 }  // namespace caisson::egress

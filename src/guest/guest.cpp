@@ -339,6 +339,7 @@ Result<std::unique_ptr<Stream>> Guest::control(std::uint32_t id, const proto::Fi
     case ControlOperation::kReboot:
     case ControlOperation::kLimits:
     case ControlOperation::kListVerdicts:
+    case ControlOperation::kSetNetwork:
       break;  // the supervisor's
   }
   return fail(Error(Code::kUnimplemented,

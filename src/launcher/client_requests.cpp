@@ -109,6 +109,8 @@ Result<proto::Fields> Supervisor::answer(ControlOperation operation,
       return tell_usage();
     case ControlOperation::kLimits:
       return tell_limits();
+    case ControlOperation::kSetNetwork:
+      return set_network(fields);
     default:
       return fail(Error{Code::kUnimplemented, "this supervisor knows no such operation"});
   }
@@ -129,6 +131,15 @@ Result<proto::Fields> Supervisor::set_deadline(const proto::FieldReader& fields)
   proto::Fields result;
   result.put_u64(Tag::kDeadlineMs, deadline_ms());
   return result;
+}
+
+Result<proto::Fields> Supervisor::set_network(const proto::FieldReader& fields) {
+  if (!on_network_)
+    return fail(Error::precondition("the network of this sandbox is its maker's to change"));
+  if (unborn()) return fail(Error::unavailable("the sandbox is still being made"));
+  TRY_ASSIGN(const std::string_view policy, fields.text(Tag::kNetworkPolicy));
+  TRY(on_network_(policy));
+  return proto::Fields();
 }
 
 Result<proto::Fields> Supervisor::set_frozen(Frozen wanted) {

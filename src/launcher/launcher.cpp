@@ -10,12 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/sys.h"
+#include "launcher/gateway_keeper.h"
 #include "launcher/registry.h"
 #include "launcher/supervisor.h"
 #include "wall/namespace/namespace_wall.h"
@@ -25,10 +28,14 @@ namespace caisson::launcher {
 namespace {
 
 constexpr std::size_t kMaxAnswer = 4096;
-constexpr std::size_t kMostRequest = 64;
-// The first byte of a supervisor's own request, which a SandboxState follows; its box's are others.
-// The answer is that byte.
+constexpr std::size_t kMostRequest = 64 * 1024;
+// The first bytes of a supervisor's own requests; its box's are others. A SandboxState follows, and
+// the answer is that byte.
 constexpr char kStateRequest = 'W';
+// The gateway's sockets come with it; there is no answer.
+constexpr char kGatewayRequest = 'G';
+// A network policy follows; the answer is that byte, or the code and the sentence of an error.
+constexpr char kNetworkRequest = 'N';
 constexpr int kPatienceMs = 5000;
 // More than a supervisor waits for readers of verdicts.
 constexpr std::uint64_t kSupervisorPatienceUs = 15'000'000;
@@ -37,6 +44,8 @@ struct Request {
   wall::Plan plan;
   std::vector<Fd> owned;  // behind the plan's numbers
   Fd client, run_directory;
+
+  Fd take_audit() { return plan.audit != 0 ? std::move(owned[plan.audit_fd]) : Fd(); }
 
   // Closes what the plan names. The rest came to be kept for as long as the sandbox lives: the lock
   // on its image's files.
@@ -126,6 +135,27 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
   steps.finish();
 }
 
+// Whether the gateway of such a sandbox is the launcher's.
+bool has_keeper(const wall::Plan& plan) {
+  return plan.network == wall::PlanNetwork::kGateway && plan.life != Life::kOwner;
+}
+
+Status give_gateway(int broker_fd, const wall::Gateway& gateway) {
+  return sys::send_message(broker_fd, std::string_view(&kGatewayRequest, 1),
+                           std::array{gateway.tcp.get(), gateway.dns_udp.get(),
+                                      gateway.dns_tcp.get(), gateway.namespace_fd.get()});
+}
+
+// Waits for the launcher's answer.
+Status ask_network(int broker_fd, std::string_view policy) {
+  if (policy.size() >= kMostRequest)
+    return fail(Error::exhausted("the network policy is too long"));
+  TRY(sys::send_message(broker_fd, kNetworkRequest + std::string(policy), {}));
+  TRY_ASSIGN(const sys::Message answer, sys::recv_message(broker_fd, kMaxAnswer));
+  if (answer.bytes.size() <= 1) return {};
+  return fail(Error(static_cast<Code>(answer.bytes[0]), answer.bytes.substr(1)));
+}
+
 // The supervisor's whole life.
 [[noreturn]] void be_supervisor(Request& request, wall::Prepared& prepared,
                                 Registration& registration, Fd broker, int control_fd) {
@@ -166,6 +196,7 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
     tell_failure(control_fd, steps.name(std::move(confined).error()));
     ::_exit(1);
   }
+  const int broker_fd = broker.get();
   // The setup child works on meanwhile; its error names its own step.
   const auto on_birth = [&](wall::Box& made) -> Status {
     auto born = steps.enter("ready");
@@ -181,10 +212,14 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
       return fail(error);
     }
     {
-      // A gateway is its maker's. A kept sandbox's layer stays with it, for whoever asks (kHold).
+      // Whatever outlives the maker stays with the sandbox: its gateway with the launcher, a kept
+      // one's layer here, for whoever asks (kHold).
       wall::Gateway gateway = made.take_gateway();
       wall::Handouts handouts = plan.life == Life::kKept ? wall::Handouts() : made.take_handouts();
-      handouts.gateway = std::move(gateway);
+      if (has_keeper(plan))
+        TRY(give_gateway(broker_fd, gateway));
+      else
+        handouts.gateway = std::move(gateway);
       TRY(sys::send_message(control_fd, std::string(1, '\0') + wall::encode_handouts(handouts),
                             wall::descriptors_of(handouts)));
     }
@@ -193,13 +228,15 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
     (void)steps.enter("supervise");
     return {};
   };
-  const int broker_fd = broker.get();
   const auto tell_state = [broker_fd](const SandboxState& state) {
     std::string text(1, kStateRequest);
     text.append(reinterpret_cast<const char*>(&state), sizeof state);
     // Who is told of the change finds it stored.
     if (sys::send_message(broker_fd, text, {})) (void)sys::recv_message(broker_fd, kMaxAnswer);
   };
+  std::function<Status(std::string_view)> set_network;
+  if (plan.life != Life::kOwner)
+    set_network = [broker_fd](std::string_view policy) { return ask_network(broker_fd, policy); };
   (void)supervise({.plan = plan,
                    .box = std::move(box).value(),
                    .first_client = std::move(request.client),
@@ -208,14 +245,39 @@ void send_listener(int broker_fd, Registration& registration, std::string_view i
                    .command_limits = std::move(limits),
                    .on_birth = on_birth,
                    .on_stillbirth = [&](const Error& why) { tell_failure(control_fd, why); },
-                   .on_state = tell_state});
+                   .on_state = tell_state,
+                   .on_network = std::move(set_network)});
   ::_exit(0);
 }
 
+Status hold_gateway(std::vector<Fd> descriptors, GatewayKeeper& gateway) {
+  if (descriptors.size() != 4) return fail(Error::invalid("a gateway without its sockets"));
+  gateway.hold({.tcp = std::move(descriptors[0]),
+                .dns_udp = std::move(descriptors[1]),
+                .dns_tcp = std::move(descriptors[2]),
+                .namespace_fd = std::move(descriptors[3])});
+  return {};
+}
+
+Status answer_network(int broker_fd, std::string_view policy, GatewayKeeper& gateway) {
+  const Status set = gateway.set_policy(std::string(policy));
+  std::string answer(1, kNetworkRequest);
+  if (!set.has_value()) {
+    answer[0] = static_cast<char>(set.error().code());
+    answer += std::string_view(set.error().message()).substr(0, kMaxAnswer - 1);
+  }
+  return sys::send_message(broker_fd, answer, {});
+}
+
 // One request of the supervisor: its own, or its box's.
-Status serve(int broker_fd, wall::Prepared& prepared, Registration& registration) {
-  TRY_ASSIGN(const sys::Message message, sys::recv_message(broker_fd, kMostRequest));
+Status serve(int broker_fd, wall::Prepared& prepared, Registration& registration,
+             GatewayKeeper& gateway) {
+  TRY_ASSIGN(sys::Message message, sys::recv_message(broker_fd, kMostRequest));
   if (message.bytes.empty()) return fail(Error::unavailable("the supervisor closed"));
+  if (message.bytes.starts_with(kGatewayRequest))
+    return hold_gateway(std::move(message.descriptors), gateway);
+  if (message.bytes.starts_with(kNetworkRequest))
+    return answer_network(broker_fd, std::string_view(message.bytes).substr(1), gateway);
   if (!message.bytes.starts_with(kStateRequest)) return prepared.serve(broker_fd, message.bytes);
   SandboxState state;
   if (message.bytes.size() != 1 + sizeof state)
@@ -234,14 +296,18 @@ int ms_until(std::uint64_t time_us) {
 // Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does
 // not (something stopped it) is killed. Whether it came to its own end.
 bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
-                  Registration& registration, int control_fd) {
-  pollfd entries[3] = {{supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
+                  Registration& registration, GatewayKeeper& gateway, int control_fd) {
+  constexpr std::size_t kOwn = 3;
+  pollfd entries[kOwn + GatewayKeeper::kEntries] = {
+      {supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
   std::uint64_t end_by_us = 0;
   for (;;) {
     if (!broker.valid() && end_by_us == 0) end_by_us = sys::monotonic_us() + kSupervisorPatienceUs;
     const std::uint64_t ahead_at_us = broker.valid() ? prepared.ahead_at_us() : 0;
     const int timeout_ms = ahead_at_us != 0 ? ms_until(ahead_at_us) : broker.valid() ? -1 : 100;
-    const int ready = ::poll(entries, 3, timeout_ms);
+    auto of_gateway = gateway.entries();
+    std::ranges::copy(of_gateway, entries + kOwn);
+    const int ready = ::poll(entries, std::size(entries), timeout_ms);
     if (ready < 0 && errno != EINTR) break;
     if (ready == 0 && ahead_at_us != 0) prepared.make_ahead();
     if (entries[0].revents != 0) break;
@@ -249,7 +315,7 @@ bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
       (void)sys::pidfd_kill(supervisor_fd, SIGKILL);
       break;
     }
-    if (entries[1].revents != 0 && !serve(broker.get(), prepared, registration)) {
+    if (entries[1].revents != 0 && !serve(broker.get(), prepared, registration, gateway)) {
       broker.reset();  // the supervisor sees that and ends
       entries[1].fd = -1;
     }
@@ -258,7 +324,12 @@ bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
       broker.reset();
       entries[1].fd = entries[2].fd = -1;
     }
-    entries[0].revents = entries[1].revents = entries[2].revents = 0;
+    // A policy that came in the same turn is there before what needs it.
+    if (ready > 0) {
+      std::copy(entries + kOwn, std::end(entries), of_gateway.begin());
+      gateway.look(of_gateway);
+    }
+    for (pollfd& entry : entries) entry.revents = 0;
   }
   int status = 0;
   return ::waitpid(supervisor, &status, 0) == supervisor && WIFEXITED(status) &&
@@ -379,10 +450,12 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
   request->close_named();
   auto handle = sys::pidfd_open(supervisor);
+  GatewayKeeper gateway(request->plan.id, request->take_audit());
   bool orderly = false;
   if (handle) {
-    orderly = wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared,
-                           *registration, request->plan.life != Life::kOwner ? -1 : control_fd);
+    orderly =
+        wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared, *registration,
+                     gateway, request->plan.life != Life::kOwner ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);
@@ -390,6 +463,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   // Kills what the supervisor left; then everything that was reparented to us can be reaped.
   (void)steps.enter("clean");
   (*prepared)->kill();
+  gateway.end();
   // A supervisor that came to its end has killed PID 1; the kernel takes it down while we begin.
   if (!orderly) kill_children();
   reap_the_rest(kPatienceMs);

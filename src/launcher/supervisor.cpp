@@ -49,6 +49,7 @@ Supervisor::Supervisor(SupervisorInput input)
       on_birth_(std::move(input.on_birth)),
       on_stillbirth_(std::move(input.on_stillbirth)),
       on_state_(std::move(input.on_state)),
+      on_network_(std::move(input.on_network)),
       guest_(Fd(::fcntl(box_->channel_fd(), F_DUPFD_CLOEXEC, 3))),
       reboot_us_(input.reboot_us) {
   clients_.try_emplace(++last_client_, std::move(input.first_client));

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -39,6 +41,8 @@ struct SupervisorInput {
   std::function<void(const Error& why)> on_stillbirth;
   // Called with each change.
   std::function<void(const SandboxState& state)> on_state;
+  // Has the launcher's gateway go by this policy. Empty: whoever made the sandbox has the gateway.
+  std::function<Status(std::string_view policy)> on_network;
   // A boot anew that takes longer ends the sandbox: less than its clients wait for an answer.
   std::uint64_t reboot_us = 10'000'000;
 };

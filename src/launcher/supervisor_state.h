@@ -125,9 +125,10 @@ class Supervisor {
   void freeze_when_started();
   void answer_freeze(const Result<proto::Fields>& result);
   bool starts_something() const;
-  // Of the others from kSetDeadline to kUsage: the fields of the answer.
+  // Of the others: the fields of the answer.
   Result<proto::Fields> answer(proto::ControlOperation operation, const proto::FieldReader& fields);
   Result<proto::Fields> set_deadline(const proto::FieldReader& fields);
+  Result<proto::Fields> set_network(const proto::FieldReader& fields);
   Result<proto::Fields> set_frozen(Frozen wanted);
   Result<proto::Fields> tell_usage();
   Result<proto::Fields> tell_limits() const;
@@ -210,6 +211,7 @@ class Supervisor {
   std::function<Status(wall::Box& box)> on_birth_;
   std::function<void(const Error& why)> on_stillbirth_;
   std::function<void(const SandboxState& state)> on_state_;
+  std::function<Status(std::string_view policy)> on_network_;
   Peer guest_;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint32_t, Stream> streams_;

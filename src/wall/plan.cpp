@@ -157,6 +157,8 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.keep_layer, "keep_layer");
   archive.number(plan.egress, "egress");
   archive.network(plan.network, "network");
+  archive.number(plan.audit, "audit");
+  archive.number(plan.audit_fd, "audit_fd");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
   archive.number(plan.pids, "pids");
@@ -248,6 +250,8 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   // The host image has no overlay.
   reader.below(plan.keep_layer, plan.image == PlanImage::kHost ? 1 : 2, "keep_layer");
   reader.below(plan.egress, 2, "egress");
+  reader.below(plan.audit, 2, "audit");
+  reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
   const auto limits = plan.limits();
   static_assert(limits.size() == policy::kLimitRules.size());
   for (std::size_t i = 0; i < limits.size(); ++i) {

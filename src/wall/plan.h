@@ -77,6 +77,8 @@ struct Plan {
   // in the sandbox's network namespace.
   std::uint8_t keep_layer = 0, egress = 0;
   PlanNetwork network = PlanNetwork::kNone;
+  std::uint8_t audit = 0;      // a gateway that the launcher keeps writes its records
+  std::uint32_t audit_fd = 0;  // index; there
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;

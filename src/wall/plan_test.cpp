@@ -40,6 +40,8 @@ Plan full_plan() {
   plan.keep_layer = 1;
   plan.egress = 1;
   plan.network = PlanNetwork::kGateway;
+  plan.audit = 1;
+  plan.audit_fd = 3;
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
   plan.pids = 64;
@@ -96,6 +98,8 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->keep_layer, plan.keep_layer);
   EXPECT_EQ(decoded->egress, plan.egress);
   EXPECT_EQ(decoded->network, plan.network);
+  EXPECT_EQ(decoded->audit, plan.audit);
+  EXPECT_EQ(decoded->audit_fd, plan.audit_fd);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
   EXPECT_EQ(decoded->pids, plan.pids);
@@ -256,6 +260,9 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.keep_layer = 2; }, "plan: keep_layer: found 2; allowed is 0 to 1"},
       {[](Plan& p) { p.egress = 2; }, "plan: egress: found 2"},
       {[](Plan& p) { p.network = static_cast<PlanNetwork>(2); }, "plan: network: found 2"},
+      {[](Plan& p) { p.audit = 2; }, "plan: audit: found 2"},
+      {[](Plan& p) { p.audit_fd = 4; }, "plan: audit_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},
       {[](Plan& p) { p.cpu_milli = 9; }, "plan: cpus: found 9; allowed is 0 (unlimited) or 10"},
       {[](Plan& p) { p.memory = 1; }, "plan: memory: found 1"},
       {[](Plan& p) { p.pids = 1; }, "plan: pids: found 1"},

@@ -1,16 +1,16 @@
 // A sandbox behind a gateway, and the gateway that the tests of its datapath need: one that writes
 // down what comes and answers it, and lets nothing out.
 //
-//   gateway_tool [--image NAME] [--user USER] [--sudo] [--kept] -- PROGRAM [ARGUMENT...]
+//   gateway_tool [--image NAME] [--user USER] [--sudo] -- PROGRAM [ARGUMENT...]
 //   gateway_tool --time COUNT [--plain]
 //
 // The first runs a command and passes its output on. On stderr comes one line of JSON for each
 // thing that arrives. A connection is told its original destination ("tcp 192.0.2.7 443", "dns-tcp
 // …") and then held open. One to port 1 has all sockets closed, one to port 2 the network's
 // descriptor as well, one to port 3 the listeners made anew. A question to port 53 is sent back
-// behind "echo ". With --beside another sandbox is asked for the same while this one lives, with
-// --kept it outlives its maker. The second makes COUNT sandboxes one after another and tells the
-// microseconds that each took to be up; with --plain they have no gateway.
+// behind "echo ". With --beside another sandbox is asked for the same while this one lives. The
+// second makes COUNT sandboxes one after another and tells the microseconds that each took to be
+// up; with --plain they have no gateway.
 #include <arpa/inet.h>
 #include <caisson/sandbox.h>
 #include <poll.h>
@@ -47,7 +47,7 @@ struct Arguments {
   policy::SpecValues spec;
   std::vector<std::string> command;
   int time = 0;
-  bool plain = false, kept = false, sudo = false;
+  bool plain = false, sudo = false;
 };
 
 Arguments parse(int count, char** words) {
@@ -60,7 +60,6 @@ Arguments parse(int count, char** words) {
     if (word == "--image") arguments.spec.image = value();
     if (word == "--user") arguments.spec.user = value();
     if (word == "--sudo") arguments.spec.privileges = policy::Privileges::kSudo;
-    if (word == "--kept") arguments.kept = true;
     if (word == "--time") arguments.time = std::stoi(value());
     if (word == "--plain") arguments.plain = true;
     if (word != "--") continue;
@@ -202,9 +201,7 @@ class Recorder {
 
 Status run_command(const Arguments& arguments) {
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(arguments.spec));
-  TRY_ASSIGN(Sandbox sandbox,
-             Sandbox::create(spec, {.life = arguments.kept ? Life::kKept : Life::kOwner,
-                                    .gateway = Gateway::kYes}));
+  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.gateway = Gateway::kYes}));
   TRY_ASSIGN(wall::Gateway gateway, sandbox.take_gateway());
   if (sandbox.take_gateway().has_value())
     return fail(Error::internal("the same gateway was taken twice"));
@@ -225,7 +222,6 @@ Status run_command(const Arguments& arguments) {
   if (result->outcome.verdict != Verdict::kExited || result->outcome.exit_code != 0)
     return fail(
         Error::internal("the command ended with " + std::to_string(result->outcome.exit_code)));
-  if (arguments.kept) return sandbox.end();
   return sandbox.close();
 }
 

@@ -293,10 +293,6 @@ tell([tcp("192.0.2.1", {port}) for _ in range(50)][-1])
             self.assertEqual(told[1][0], "made")
             self.assertEqual(arrived, [("tcp", f"192.0.2.1 {port}")] * 51)
 
-    def test_a_kept_sandbox_has_one_too(self):
-        told, arrived, _ = self.inside('tell(tcp("192.0.2.1", 443))', "--kept")
-        self.assertEqual((told, arrived), (["tcp 192.0.2.1 443"], [("tcp", "192.0.2.1 443")]))
-
     def test_new_connections_come_at_a_rate(self):
         """What is above it waits for a second; the kernel remembers no more than that."""
         # Each of another destination, and so a connection of its own to whoever keeps count of them.

@@ -18,6 +18,7 @@
 #include "cli/server_options.h"
 #include "policy/document.h"
 #include "policy/limits.h"
+#include "policy/network_document.h"
 
 namespace caisson::cli {
 namespace {
@@ -73,11 +74,14 @@ class RemoteSandbox final : public HostedSandbox {
   Status fetch_outputs() override;
   Status pause() override { return call("POST", path_ + "/pause"); }
   Status resume() override { return call("POST", path_ + "/resume"); }
+  Status set_network(const std::optional<policy::NetworkPolicy>& policy) override {
+    return call("PUT", path_ + "/network", policy::network_tree(policy));
+  }
   Status close() override;
   Status end() override { return call("DELETE", path_); }
 
  private:
-  Status call(std::string method, std::string target);
+  Status call(std::string method, std::string target, json::Value body = nullptr);
   // Both outlive it.
   io::Async<Result<RunResult>> run_whole(const Command& command, const RunOptions& options);
   Command with_defaults(Command command) const;
@@ -93,8 +97,9 @@ class RemoteSandbox final : public HostedSandbox {
   std::uint64_t disk_ = kMostCopiedOut;
 };
 
-Status RemoteSandbox::call(std::string method, std::string target) {
-  const auto done = wait(api_.loop(), api_.call(std::move(method), std::move(target), nullptr));
+Status RemoteSandbox::call(std::string method, std::string target, json::Value body) {
+  const auto done =
+      wait(api_.loop(), api_.call(std::move(method), std::move(target), std::move(body)));
   if (!done.has_value()) return fail(done.error());
   return {};
 }

@@ -1,28 +1,31 @@
-// caisson-gateway: decides what leaves one sandbox; see gateway.h and gateway_process.h.
+// caisson-gateway: decides what leaves one sandbox; see gateway.h and
+// launcher/gateway_protocol.h.
 //
 //   caisson-gateway PARENT           its socket is descriptor 3; PARENT is who started it
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/sys.h"
 #include "egress/confine.h"
 #include "egress/gateway/gateway.h"
-#include "egress/gateway_process.h"
+#include "egress/report.h"
 #include "io/stream.h"
+#include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
 
 namespace {
 
 using namespace caisson;          // NOLINT: a program of one file
 using namespace caisson::egress;  // NOLINT
+using namespace launcher;         // NOLINT
 
 constexpr int kStatusOfOurError = 125;
 // For names that are looked up: each waits for one answer.
@@ -43,6 +46,11 @@ void say(char kind, std::string_view text) {
   (void)sys::send_message(kGatewayControlFd, kind + std::string(text), {});
 }
 
+Result<std::shared_ptr<const policy::CompiledNetwork>> compiled(std::string_view json) {
+  TRY_ASSIGN(const policy::NetworkPolicy values, policy::parse_written_network_policy(json));
+  return policy::CompiledNetwork::compile(values);
+}
+
 Result<Started> receive_start() {
   TRY_ASSIGN(sys::Message first, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (first.descriptors.empty() || first.descriptors.size() > 2)
@@ -50,8 +58,7 @@ Result<Started> receive_start() {
   Started started;
   started.sandbox = std::move(first.bytes);
   TRY_ASSIGN(const std::string text, sys::read_again(first.descriptors[0].get(), kMostPolicy));
-  TRY_ASSIGN(const policy::NetworkPolicy values, policy::parse_written_network_policy(text));
-  TRY_ASSIGN(started.policy, policy::CompiledNetwork::compile(values));
+  TRY_ASSIGN(started.policy, compiled(text));
   if (first.descriptors.size() > 1) started.audit = std::move(first.descriptors[1]);
   TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (second.descriptors.size() != kGatewaySockets)
@@ -74,10 +81,24 @@ Status shut_in(const Started& started, int parent) {
   return confine(how);
 }
 
-// Serves until the other end of the control socket is shut down or gone.
-io::Async<void> wait_for_end(io::Loop& loop, io::Stream& control) {
-  std::array<char, 16> word;
-  co_await control.read(word);
+// Takes policies that are to hold from now on, until the other end of the control socket is shut
+// down or gone.
+io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gateway) {
+  std::vector<char> order(kMostGatewayMessage);
+  for (;;) {
+    // Each read is one message, since the socket keeps them apart.
+    const auto size = co_await control.read(order);
+    if (size.value_or(0) == 0) break;
+    const std::string_view text(order.data(), *size);
+    if (!text.starts_with(kGatewayUpdate)) break;
+    auto policy = compiled(text.substr(1));
+    if (policy.has_value()) {
+      gateway.update(std::move(*policy));
+      say(kGatewayUpdated, "");
+    } else {
+      say(kGatewayRefused, policy.error().message());
+    }
+  }
   loop.stop();
 }
 
@@ -117,7 +138,7 @@ Status serve(Started started) {
   TRY_ASSIGN(std::unique_ptr<Gateway> gateway,
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
   say(kGatewayReady, "");
-  loop.spawn(wait_for_end(loop, *control));
+  loop.spawn(follow_orders(loop, *control, *gateway));
   loop.run();
   // Connections that were open are recorded as they end.
   gateway->end();

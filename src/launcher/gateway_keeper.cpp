@@ -1,0 +1,170 @@
+#include "launcher/gateway_keeper.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/kernel_abi.h"
+#include "base/paths.h"
+#include "base/sys.h"
+#include "launcher/gateway_protocol.h"
+
+namespace caisson::launcher {
+namespace {
+
+constexpr std::uint64_t kRestartPauseUs = 1'000'000;
+constexpr int kUpdatePatienceMs = 3000;
+constexpr int kEndPatienceMs = 1500;
+// In one go: more comes with the next turn.
+constexpr int kMostRefused = 64;
+
+Result<Fd> file_of(std::string_view text) {
+  Fd file(::memfd_create("network-policy", MFD_CLOEXEC));
+  if (!file.valid()) return fail_errno("memfd_create");
+  while (!text.empty()) {
+    const ssize_t count = TEMP_FAILURE_RETRY(::write(file.get(), text.data(), text.size()));
+    if (count < 0) return fail_errno("write of the network policy");
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return file;
+}
+
+void reset_waiting(int listener) {
+  for (int taken = 0; taken < kMostRefused; ++taken) {
+    const Fd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection.valid()) return;
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    (void)::setsockopt(connection.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+}
+
+void drop_waiting(int socket) {
+  char byte = 0;
+  for (int taken = 0; taken < kMostRefused; ++taken) {
+    if (::recv(socket, &byte, sizeof byte, MSG_DONTWAIT) < 0) return;
+  }
+}
+
+bool comes_within(int fd, int milliseconds) {
+  pollfd entry{fd, POLLIN, 0};
+  return TEMP_FAILURE_RETRY(::poll(&entry, 1, milliseconds)) > 0;
+}
+
+}  // namespace
+
+void GatewayKeeper::hold(wall::Gateway sockets) {
+  sockets_ = std::move(sockets);
+}
+
+Status GatewayKeeper::set_policy(std::string policy) {
+  if (!sockets_.valid()) return fail(Error::precondition("the sandbox was made without a network"));
+  if (policy.empty() || policy.size() > kMostLivePolicy)
+    return fail(Error::exhausted("the network policy takes " + std::to_string(policy.size()) +
+                                 " bytes as JSON; allowed are at most " +
+                                 std::to_string(kMostLivePolicy)));
+  if (!runs()) {
+    policy_ = std::move(policy);
+    return {};
+  }
+  if (sys::send_message(control_.get(), kGatewayUpdate + policy, {})) {
+    const Status updated = await_update();
+    // It has judged it, and serves on by the one before.
+    if (!updated.has_value() && updated.error().code() == Code::kInvalidArgument) return updated;
+    if (!updated.has_value()) lose();
+  } else {
+    lose();
+  }
+  // The next one begins with it.
+  policy_ = std::move(policy);
+  return {};
+}
+
+Status GatewayKeeper::await_update() {
+  const std::uint64_t end_us = sys::monotonic_us() + kUpdatePatienceMs * 1000ull;
+  for (;;) {
+    const std::uint64_t now_us = sys::monotonic_us();
+    if (now_us >= end_us ||
+        !comes_within(control_.get(), static_cast<int>((end_us - now_us) / 1000)))
+      return fail(Error(Code::kDeadlineExceeded, "the gateway does not answer"));
+    TRY_ASSIGN(const sys::Message word, sys::recv_message(control_.get(), kMostGatewayMessage));
+    if (word.bytes.starts_with(kGatewayUpdated)) return {};
+    if (word.bytes.starts_with(kGatewayRefused)) return fail(Error::invalid(word.bytes.substr(1)));
+    if (!word.bytes.starts_with(kGatewayReady))
+      return fail(Error::unavailable("the gateway has ended"));
+  }
+}
+
+std::array<pollfd, GatewayKeeper::kEntries> GatewayKeeper::entries() const {
+  const auto waits = [&](const Fd& socket) {
+    return pollfd{runs() ? -1 : socket.get(), POLLIN, 0};
+  };
+  return {pollfd{control_.get(), POLLIN, 0}, waits(sockets_.tcp), waits(sockets_.dns_udp),
+          waits(sockets_.dns_tcp)};
+}
+
+void GatewayKeeper::look(const std::array<pollfd, kEntries>& entries) {
+  if (runs()) {
+    // A change of the policy may have read its word already.
+    if (entries[0].revents == 0 || !comes_within(control_.get(), 0)) return;
+    // It says that it is ready, or it has ended.
+    const auto word = sys::recv_message(control_.get(), kMostGatewayMessage);
+    if (!word.has_value() || !word->bytes.starts_with(kGatewayReady)) lose();
+    return;
+  }
+  const bool comes = std::ranges::any_of(
+      entries, [](const pollfd& entry) { return entry.fd >= 0 && entry.revents != 0; });
+  if (!comes) return;
+  const bool too_early = lost_at_us_ != 0 && sys::monotonic_us() - lost_at_us_ < kRestartPauseUs;
+  if (policy_.empty() || too_early) return refuse_waiting();
+  if (!start()) {
+    lose();
+    refuse_waiting();
+  }
+}
+
+Status GatewayKeeper::start() {
+  TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
+  TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
+  TRY_ASSIGN(const Fd policy, file_of(policy_));
+  control_ = std::move(pair.ours);
+  TRY(child_.start(program, {program, std::to_string(::getpid())}, std::array{pair.theirs.get()}));
+  std::vector<int> files = {policy.get()};
+  if (audit_.valid()) files.push_back(audit_.get());
+  TRY(sys::send_message(control_.get(), sandbox_, files));
+  return sys::send_message(
+      control_.get(), std::string_view(&kGatewayServe, 1),
+      std::array{sockets_.tcp.get(), sockets_.dns_udp.get(), sockets_.dns_tcp.get()});
+}
+
+void GatewayKeeper::lose() {
+  control_.reset();
+  (void)child_.end();
+  lost_at_us_ = sys::monotonic_us();
+}
+
+void GatewayKeeper::refuse_waiting() {
+  reset_waiting(sockets_.tcp.get());
+  reset_waiting(sockets_.dns_tcp.get());
+  drop_waiting(sockets_.dns_udp.get());
+}
+
+void GatewayKeeper::end() {
+  if (!runs()) return;
+  // Its end of the pair is closed when it has written what it had to.
+  if (::shutdown(control_.get(), SHUT_WR) == 0) {
+    const std::uint64_t end_us = sys::monotonic_us() + kEndPatienceMs * 1000ull;
+    while (comes_within(control_.get(), kEndPatienceMs)) {
+      const auto word = sys::recv_message(control_.get(), kMostGatewayMessage);
+      if (!word.has_value() || word->bytes.empty() || word->bytes.starts_with(kGatewayDone)) break;
+      if (sys::monotonic_us() >= end_us) break;
+    }
+  }
+  lose();
+}
+
+}  // namespace caisson::launcher

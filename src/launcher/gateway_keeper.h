@@ -1,0 +1,70 @@
+// The gateway of a sandbox that outlives its maker, as the launcher keeps it.
+//
+// The launcher alone still has the rights to start a program, and lives as long as the sandbox; so
+// it holds the sockets of the gateway's namespace. A caisson-gateway is started when the sandbox
+// first sends something, since most never do, and again where one has ended: not sooner than a
+// second after a failure, and what comes meanwhile is refused, as everything is before there is a
+// policy. It is a child of the launcher's and ends with it. Policies pass through unread. One
+// thread.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/child_process.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "wall/handouts.h"
+
+namespace caisson::launcher {
+
+class GatewayKeeper {
+ public:
+  // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
+  // nowhere.
+  GatewayKeeper(std::string sandbox, Fd audit)
+      : sandbox_(std::move(sandbox)), audit_(std::move(audit)) {}
+  ~GatewayKeeper() { end(); }
+  GatewayKeeper(const GatewayKeeper&) = delete;
+  GatewayKeeper& operator=(const GatewayKeeper&) = delete;
+
+  // Once.
+  void hold(wall::Gateway sockets);
+  // From now on this policy holds: JSON that whoever sends it has checked. Where a gateway runs,
+  // returns when it has answered, some seconds at most; one that does not is ended. Errors:
+  // failed_precondition (there are no sockets), resource_exhausted (longer than kMostLivePolicy),
+  // the gateway's.
+  Status set_policy(std::string policy);
+
+  // What to poll for; an fd of -1 is none.
+  static constexpr std::size_t kEntries = 4;
+  std::array<pollfd, kEntries> entries() const;
+  // What the poll has told of them.
+  void look(const std::array<pollfd, kEntries>& entries);
+
+  // Ends a gateway that runs. It is given a moment for its last records.
+  void end();
+
+ private:
+  // A start that has no answer yet counts as running.
+  bool runs() const { return control_.valid(); }
+  Status start();
+  void lose();            // the gateway has ended, or is to
+  void refuse_waiting();  // whatever waits at the sockets
+  Status await_update();
+
+  std::string sandbox_;
+  Fd audit_;
+  wall::Gateway sockets_;
+  std::string policy_;  // empty: nothing has been set
+  Fd control_;
+  ChildProcess child_;
+  std::uint64_t lost_at_us_ = 0;  // 0: none has ended
+};
+
+}  // namespace caisson::launcher
