@@ -27,6 +27,9 @@ enum class RuleProtocol { kHttp, kTcp };
 // How connections of an allowing http rule are treated. splice: TLS passes unopened; its server
 // name is enforced, what is inside is not seen. plaintext: HTTP without TLS, each request judged.
 enum class TlsMode { kSplice, kPlaintext };
+// Whether an allowing rule that names addresses which are not the Internet's lets them be reached
+// (liftable), or nothing does (fixed): for policies of somebody who does not own this host.
+enum class Floor { kLiftable, kFixed };
 // What a name is answered with that no rule could allow. synthetic: an address as for every other,
 // so that the program then gets a readable refusal; nodata: no address; refused: the DNS error.
 enum class UnmatchedName { kSynthetic, kNodata, kRefused };
@@ -51,6 +54,7 @@ struct NetworkRule {
   std::vector<std::string> cidrs;
   // 1 to 65535. Empty: 443 for splice, 80 for plaintext, any port of a rule that denies.
   std::vector<std::uint16_t> ports;
+  bool any_port = false;  // "ports: any"; `ports` is empty then
   RuleProtocol protocol = RuleProtocol::kHttp;
   TlsMode tls = TlsMode::kSplice;
   std::vector<HttpMatch> http;  // of plaintext alone; empty: every request
@@ -77,6 +81,7 @@ struct NetworkLimits {
 
 struct NetworkPolicy {
   NetworkDefault unmatched = NetworkDefault::kDeny;
+  Floor floor = Floor::kLiftable;
   DnsPolicy dns;
   NetworkLimits limits;
   std::vector<NetworkRule> rules;

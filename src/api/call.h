@@ -4,6 +4,8 @@
 // puts all of them into one Router. What a handler returns, an Answer or an Error, Service sends.
 #pragma once
 
+#include <caisson/network.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,6 +20,13 @@
 
 namespace caisson::api {
 
+// What sandboxes can reach here.
+struct Egress {
+  bool exists = false;  // they have gateways
+  // Of E2B's clients that say nothing about it.
+  policy::NetworkDefault usual = policy::NetworkDefault::kAllowPublic;
+};
+
 // What handlers work on; it outlives every request.
 struct Backend {
   io::Loop& loop;
@@ -26,6 +35,7 @@ struct Backend {
   Snapshots& snapshots;
   // Under which clients reach ports, as "PORT-ID.DOMAIN"; may hold a port. Empty: they cannot.
   std::string domain;
+  Egress egress = {};
 };
 
 struct Call {

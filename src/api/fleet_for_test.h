@@ -74,6 +74,7 @@ class FakeFleet final : public fleet::Fleet {
   std::optional<Error> failure;       // of the next call that may fail
   std::optional<Error> fork_failure;  // of a fork's last one
   std::chrono::seconds timeout{-1};   // of the last set_timeout() or connect()
+  policy::NetworkPolicy network_now;  // of the last set_network()
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
   fleet::Resume resume = fleet::Resume::kWhatWasKept;  // of the last connect()
@@ -150,6 +151,14 @@ class FakeFleet final : public fleet::Fleet {
     CO_TRY(fault());
     sandboxes[id]->has_ended = true;
     sandboxes.erase(id);
+    co_return Status();
+  }
+  io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
+                                std::string fields) override {
+    CO_TRY(there(team, id));
+    CO_TRY(fault());
+    network_now = std::move(network);
+    sandboxes[id]->view_now.network = std::move(fields);
     co_return Status();
   }
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,

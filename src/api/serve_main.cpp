@@ -32,12 +32,14 @@
 #include "egress/allow_list.h"
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
+#include "fleet/network.h"
 #include "fleet/quota.h"
 #include "http/server.h"
 #include "io/dev_ca.h"
 #include "io/log.h"
 #include "io/tls.h"
 #include "io/turns.h"
+#include "policy/names.h"
 #include "policy/server_config.h"
 
 namespace caisson::api {
@@ -155,6 +157,8 @@ class Program {
 
  private:
   Status prepare_tls();
+  // Whether sandboxes can have one.
+  void look_at_network();
   fleet::FleetOptions fleet_options();
   io::Async<Result<fleet::Template>> find_template(std::string team, std::string name);
   io::Async<void> sweep_snapshots();
@@ -187,6 +191,7 @@ class Program {
   std::string domain_;  // as clients are told: with the port, where it is not 443
   std::string ca_;      // of tls.dev: the file that clients must trust
   std::optional<http::Server> server_;
+  Egress egress_;
   bool stopping_ = false;
   int status_ = 0;
 };
@@ -210,7 +215,20 @@ Status Program::prepare() {
   loop_.spawn(watch_maker(std::move(maker)));
   TRY_ASSIGN(listener_, io::adopt_listener(loop_, std::move(ground_.plain)));
   if (config_.tls.listen.has_value()) TRY(prepare_tls());
+  look_at_network();
   return {};
+}
+
+void Program::look_at_network() {
+  egress_.usual = config_.e2b_network;
+  const Status can = ground_.host.check_network();
+  egress_.exists = can.has_value();
+  if (!egress_.exists)
+    log_.write(io::Log::Level::kWarning, "sandboxes have no network on this host",
+               {{"error", can.error().message()}});
+  else
+    log_.write(io::Log::Level::kInfo, "sandboxes have a network gateway",
+               {{"e2b_default_network", policy::to_string(egress_.usual)}});
 }
 
 Status Program::prepare_tls() {
@@ -236,6 +254,7 @@ fleet::FleetOptions Program::fleet_options() {
   fleet::FleetOptions options;
   options.pool = Catalogue(loop_, ground_.host, config_).pool();
   options.pool_in_use = config_.pool_in_use;
+  if (egress_.exists) options.made_network = fleet::served_network({.unmatched = egress_.usual});
   options.find_template = [this](std::string team, std::string name) {
     return find_template(std::move(team), std::move(name));
   };
@@ -388,7 +407,8 @@ int Program::run() {
                                               .fleet = *fleet_,
                                               .templates = *templates_,
                                               .snapshots = *snapshots_,
-                                              .domain = domain_},
+                                              .domain = domain_,
+                                              .egress = egress_},
                                   .keys = *keys_,
                                   .log = log_,
                                   .sandbox =

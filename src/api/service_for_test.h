@@ -220,7 +220,7 @@ class ServiceFixture {
     log_in_ = Fd(ends[1]);
     log_.emplace(log_in_.get(), io::Log::Level::kDebug);
     service_.emplace(Service::Parts{
-        .backend = {loop, fleet, templates, snapshots, "example.com"},
+        .backend = {loop, fleet, templates, snapshots, "example.com", {.exists = true}},
         .keys = keys,
         .log = *log_,
         .sandbox = [this](http::Exchange& exchange,

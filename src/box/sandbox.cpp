@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/paths.h"
 #include "base/sys.h"
 #include "box/access.h"
@@ -118,11 +117,6 @@ image::KeptLayer layer_of(wall::Handouts handouts) {
   layer.gid_lines = std::move(handouts.gid_lines);
   layer.trusted_attributes = handouts.trusted_attributes;
   return layer;
-}
-
-// As the gateway reads it.
-std::string network_text(const std::optional<policy::NetworkPolicy>& policy) {
-  return json::serialize(policy::network_tree(policy.value_or(policy::NetworkPolicy())));
 }
 
 }  // namespace
@@ -354,7 +348,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   state->launch.emplace(std::move(launch));
   Status filled = state->copy_grants(spec.values(), copied);
   if (filled.has_value() && networked && outlives)
-    filled = box::set_network(*state->connection, network_text(*spec->network));
+    filled = box::set_network(*state->connection, policy::written(*spec->network));
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {
     sandbox.state_->info.life = Life::kOwner;
@@ -473,7 +467,8 @@ Status Sandbox::set_deadline(std::uint64_t from_now_ms) {
 
 Status Sandbox::set_network(const std::optional<policy::NetworkPolicy>& policy) {
   if (policy.has_value()) TRY(policy::CompiledNetwork::compile(*policy));
-  return box::set_network(*state_->connection, network_text(policy));
+  return box::set_network(*state_->connection,
+                          policy::written(policy.value_or(policy::NetworkPolicy())));
 }
 
 Status Sandbox::pause() {

@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 43> kServeOptions = {{
+inline constexpr std::array<Option, 44> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -104,6 +104,9 @@ inline constexpr std::array<Option, 43> kServeOptions = {{
     {.name = "--builds-kept-for",
      .value = "TIME",
      .help = "How long such builds are kept, and the logs of all."},
+    {.name = "--e2b-default-network",
+     .value = "NETWORK",
+     .help = "deny or allow-public: what sandboxes reach whose E2B clients say nothing of it."},
     {.name = "--max-sandboxes", .value = "COUNT", .help = "Sandboxes that run at a time."},
     {.name = "--max-paused",
      .value = "COUNT",

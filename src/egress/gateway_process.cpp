@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "base/kernel_abi.h"
 #include "base/paths.h"
 #include "base/sys.h"
@@ -47,7 +46,7 @@ Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string&
                                                               Fd audit) {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
-  TRY_ASSIGN(const Fd text, file_of(json::serialize(policy::network_tree(policy))));
+  TRY_ASSIGN(const Fd text, file_of(policy::written(policy)));
   std::unique_ptr<GatewayProcess> gateway(new GatewayProcess());
   gateway->control_ = std::move(sockets.ours);
   TRY(gateway->child_.start(program, {program, std::to_string(::getpid())},

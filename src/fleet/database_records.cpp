@@ -84,7 +84,8 @@ db::SandboxRow row_with(const Record& record, std::optional<json::Value> recipe)
           .memory = record.recipe.memory_bytes.value_or(0),
           .disk = record.recipe.disk_bytes.value_or(0),
           .metadata = view.metadata,
-          .lifecycle = json::serialize(lifecycle_of(record, std::move(recipe)))};
+          .lifecycle = json::serialize(lifecycle_of(record, std::move(recipe))),
+          .network = view.network};
 }
 
 }  // namespace
@@ -123,6 +124,7 @@ Result<Record> record_of(const db::SandboxRow& row) {
   view.memory_mib = row.memory >> 20;
   view.disk_mib = row.disk >> 20;
   view.metadata = row.metadata;
+  view.network = row.network;
   TRY_ASSIGN(const bool pauses, truth(lifecycle, "pauses"));
   view.on_timeout = pauses ? NewSandbox::OnTimeout::kPause : NewSandbox::OnTimeout::kKill;
   TRY_ASSIGN(const bool files, truth(lifecycle, "keepsFiles"));

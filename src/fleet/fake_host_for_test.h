@@ -83,6 +83,7 @@ class FakeHost final : public maker::Host {
     return std::vector<maker::NamedImage>();
   }
   Status drop_template_image(const std::string&) override { return {}; }
+  Status check_network() override { return {}; }
   Status trim_cache(const maker::CacheBound&) override { return {}; }
   // The image of what the last snapshot was taken of; what is old, and what was dropped.
   std::string snapshot_of() {

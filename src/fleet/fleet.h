@@ -7,6 +7,7 @@
 // not there.
 #pragma once
 
+#include <caisson/network.h>
 #include <caisson/result.h>
 
 #include <chrono>
@@ -47,6 +48,10 @@ struct NewSandbox {
   std::string mask_request_host;
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> env;
+  // What may leave it, instead of what the template says; the floor is fixed whatever it says. And
+  // how its API words that, a JSON object for view().network.
+  std::optional<policy::NetworkPolicy> network;
+  std::string network_fields = "{}";
   // A spec in JSON (policy/document.h) that is laid over the template's values; what it says of
   // the image, the time and variables stands above already. Empty: the template as it is.
   std::string spec;
@@ -68,8 +73,9 @@ struct SandboxView {
   Keep paused_keeps = Keep::kMemory;  // of a paused one: what its pause kept
   bool public_traffic = true;
   std::string mask_request_host;
-  std::string access_token;   // empty: none is asked for
-  std::string traffic_token;  // empty: none is asked for
+  std::string network = "{}";  // as the API words it through which it was set last
+  std::string access_token;    // empty: none is asked for
+  std::string traffic_token;   // empty: none is asked for
 };
 
 // An entry of a sandbox's log: what happened to it, and what was run in it. No output, no arguments
@@ -185,6 +191,10 @@ class Fleet {
   // shorter.
   virtual io::Async<Result<bool>> connect(std::string team, std::string id,
                                           std::chrono::seconds timeout, Resume how) = 0;
+  // From now on this may leave a running sandbox (NewSandbox::network). Errors: also those of
+  // Sandbox::set_network(), and unimplemented where it was made without a gateway.
+  virtual io::Async<Status> set_network(std::string team, std::string id,
+                                        policy::NetworkPolicy network, std::string fields) = 0;
   // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing
   // that the database has refers to it.
   virtual io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) = 0;

@@ -4,6 +4,7 @@
 
 #include "base/time_text.h"
 #include "fleet/local_fleet_state.h"
+#include "fleet/network.h"
 #include "fleet/page_token.h"
 
 namespace caisson::fleet {
@@ -224,6 +225,23 @@ io::Async<Status> LocalFleet::kill(std::string team, std::string id) {
   // many does not outrun the host.
   co_await sandbox->wait_removed(kRemovalTime);
   co_return Status{};
+}
+
+io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
+                                          policy::NetworkPolicy network, std::string fields) {
+  const auto state = state_;
+  const auto* entry = state->find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
+  const auto sandbox = entry->sandbox;
+  if (sandbox->view().state == fleet::State::kPaused)
+    co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
+  std::string text = served_network(std::move(network));
+  CO_TRY(co_await sandbox->set_network(text, std::move(fields)));
+  sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");
+  auto* changed = state->find(team, id);
+  if (changed == nullptr) co_return fail(no_sandbox(id));
+  changed->record.recipe.network = std::move(text);
+  co_return co_await state->save(id);
 }
 
 io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seconds from_now,

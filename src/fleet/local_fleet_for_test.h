@@ -100,6 +100,7 @@ class LocalFleetTest : public testing::Test {
   FleetOptions options() {
     FleetOptions options;
     options.pool = pool_;
+    options.made_network = made_network_;
     options.find_template = [this](std::string, std::string name) -> io::Async<Result<Template>> {
       if (name != "base") co_return fail(Error::not_found("template '" + name + "' not found"));
       co_return Template{.id = "base-id",
@@ -144,6 +145,7 @@ class LocalFleetTest : public testing::Test {
   Limits limits_ = Limits::kUsual;
   StartCommand start_;
   Pool::Sizes pool_;
+  std::string made_network_;
   milliseconds reboot_time_ = seconds(15);
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/time_text.h"
 #include "fleet/local_fleet_state.h"
+#include "fleet/network.h"
 #include "fleet/recipe.h"
 #include "fleet/shape.h"
 #include "io/race.h"
@@ -92,6 +93,19 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
+io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe) {
+  const std::string network = recipe.network;
+  if (!options.made_network.empty()) recipe.network = options.made_network;
+  const bool fits = recipe.network == network;
+  CO_TRY_ASSIGN(Ready ready, co_await pool.take(std::move(recipe)));
+  if (fits) co_return ready;
+  const Status set = co_await apply_network(*ready.client, network);
+  if (set.has_value()) co_return ready;
+  ready.client->shutdown();
+  co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
+  co_return fail(set.error());
+}
+
 io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what) {
   if (what.command.empty()) co_return Status();
   StartOptions how{.user = ready.made.user, .env = own_variables(ready.made.id)};
@@ -124,6 +138,7 @@ Record LocalFleet::State::record_of(std::string team, const Template& from, NewS
   view.auto_resume = wanted.auto_resume;
   view.public_traffic = wanted.public_traffic;
   view.mask_request_host = std::move(wanted.mask_request_host);
+  view.network = std::move(wanted.network_fields);
   return record;
 }
 
@@ -143,12 +158,14 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     from.recipe = merge_limits(usual, from.recipe, std::move(*asked));
     from.limits = Limits::kAsked;
   }
+  if (wanted.network.has_value()) from.recipe.network = served_network(std::move(*wanted.network));
+  CO_TRY(check_network(from.recipe.network));
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY(check_privileges(quota, from.recipe));
   Record record = record_of(std::move(team), from, std::move(wanted));
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
-  CO_TRY_ASSIGN(Ready ready, co_await pool.take(from.recipe));
+  CO_TRY_ASSIGN(Ready ready, co_await take(from.recipe));
   CO_TRY(co_await start(ready, std::move(from.start)));
   record.image = ready.made.image;
   record.host_id = ready.made.id;
@@ -223,7 +240,8 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
                   .secure = record.secure,
                   .public_traffic = view.public_traffic,
                   .mask_request_host = view.mask_request_host,
-                  .metadata = view.metadata};
+                  .metadata = view.metadata,
+                  .network_fields = view.network};
   co_return found;
 }
 

@@ -32,7 +32,17 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
         host(of),
         options(std::move(chosen)),
         records(std::move(kept)),
-        pool(owner, options.pool, of, {.places = options.pool_in_use}) {}
+        pool(owner, made_ahead(options), of, {.places = options.pool_in_use}) {}
+  // The pool's sizes by recipes as take() asks for them.
+  static Pool::Sizes made_ahead(const FleetOptions& options) {
+    Pool::Sizes sizes;
+    for (const auto& [wanted, number] : options.pool) {
+      Recipe recipe = wanted;
+      if (!options.made_network.empty()) recipe.network = options.made_network;
+      sizes[recipe] += number;
+    }
+    return sizes;
+  }
 
   io::Loop& loop;
   Host& host;
@@ -129,6 +139,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
                                                           NewSandbox wanted,
                                                           std::optional<Template> like);
+  // A sandbox for `recipe`, with its network.
+  io::Async<Result<Ready>> take(Recipe recipe);
   // Runs what the template starts; where that fails nothing of the sandbox is left.
   io::Async<Status> start(const Ready& ready, StartCommand what);
   // Of `like`, or of the template that is wanted.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fleet/local_fleet_for_test.h"
+#include "fleet/network.h"
 
 namespace caisson::fleet {
 namespace {
@@ -404,6 +405,49 @@ TEST_F(LocalFleetTest, ASandboxThatEndedWithARecordThatCannotBeReadIsForgotten) 
     EXPECT_TRUE(forgotten);
   });
   MemoryRecords::damaged.clear();
+}
+
+TEST_F(LocalFleetTest, ANetworkIsSetWhereTheSandboxWasMadeWithAnother) {
+  const policy::NetworkPolicy open{.unmatched = policy::NetworkDefault::kAllowPublic};
+  made_network_ = served_network(open);
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.network = open;
+    std::ignore = co_await fleet.create("team", wanted);
+    EXPECT_THAT(test.host_.asked("box000000000"),
+                testing::Not(testing::Contains(ControlOperation::kSetNetwork)));
+    const auto closed = co_await fleet.create("team", kBase);
+    EXPECT_THAT(test.host_.asked("box100000000"), testing::Contains(ControlOperation::kSetNetwork));
+    // Changed, it is kept so.
+    const std::string id = (*closed)->view().id;
+    const Status changed = co_await fleet.set_network("team", id, open, R"({"a":1})");
+    EXPECT_TRUE(changed.has_value());
+    EXPECT_EQ((*closed)->view().network, R"({"a":1})");
+    EXPECT_EQ(test.kept_.at(id).recipe.network, test.made_network_);
+    EXPECT_EQ(test.kept_.at(id).view.network, R"({"a":1})");
+    const Status others = co_await fleet.set_network("other", id, open, "{}");
+    EXPECT_EQ(others.error().code(), Code::kNotFound);
+  });
+}
+
+TEST_F(LocalFleetTest, ANetworkThatCannotBeSetLeavesNothing) {
+  made_network_ = served_network({});
+  host_.refuse(ControlOperation::kSetNetwork);
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.network = policy::NetworkPolicy{.unmatched = policy::NetworkDefault::kAllowPublic};
+    const auto made = co_await fleet.create("team", wanted);
+    EXPECT_FALSE(made.has_value());
+    EXPECT_EQ(test.host_.asked("box000000000").back(), ControlOperation::kShutdown);
+    EXPECT_TRUE(test.kept_.empty());
+    // One that is too long is no reason to make any.
+    for (int rule = 0; rule < 512; ++rule)
+      wanted.network->rules.push_back({.hosts = {std::string(60, 'a') + ".example.com",
+                                                 std::string(60, 'b') + ".example.com"}});
+    const auto refused = co_await fleet.create("team", wanted);
+    EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+    EXPECT_EQ(test.host_.made(), 1u);
+  });
 }
 
 TEST_F(LocalFleetTest, ThePoolIsFilledTakenFromAndEnded) {

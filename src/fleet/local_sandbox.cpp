@@ -6,6 +6,7 @@
 
 #include "base/proto.h"
 #include "base/verdict.h"
+#include "fleet/network.h"
 
 namespace caisson::fleet {
 
@@ -165,6 +166,17 @@ io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeou
   CO_TRY(
       co_await client->request(ControlOperation::kSetDeadline, deadline(ms_from_now(end + grace))));
   view_.end = end;
+  co_return Status{};
+}
+
+io::Async<Status> LocalSandbox::set_network(std::string network, std::string fields) {
+  const auto self = shared_from_this();
+  co_await take_turn();
+  const Turn turn(self);
+  CO_TRY(this->client());
+  const auto client = client_;
+  CO_TRY(co_await apply_network(*client, std::move(network)));
+  view_.network = std::move(fields);
   co_return Status{};
 }
 

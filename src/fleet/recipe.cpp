@@ -28,18 +28,17 @@ Status refuse_what_is_not_served(const policy::SpecValues& values) {
     return fail(policy::wrong(values.command.empty() ? "entrypoint" : "command", "a program",
                               "none: a sandbox of a server has no main command; start commands in "
                               "it"));
-  if (values.network.has_value())
-    return fail(policy::wrong("network", "a policy",
-                              "deny (a server of this version has no network gateway)"));
   return {};
 }
 
 }  // namespace
 
 Result<Recipe> lay_over(const Recipe& recipe, std::string_view spec) {
-  const policy::SpecValues usual = maker::values_of(recipe, kUsualLayer);
+  TRY_ASSIGN(const policy::SpecValues usual, maker::values_of(recipe, kUsualLayer));
   TRY_ASSIGN(policy::SpecValues values, policy::parse_spec(spec, policy::Format::kJson, usual));
   TRY(refuse_what_is_not_served(values));
+  // What is not the Internet's is this host's, or its neighbours'.
+  if (values.network.has_value()) values.network->floor = policy::Floor::kFixed;
   TRY_ASSIGN(const SandboxSpec valid, SandboxSpec::validate(std::move(values)));
   Recipe wanted = maker::recipe_of(valid.values(), recipe.image);
   // Said in other words, it is the same sandbox, which may be ready.
@@ -55,7 +54,8 @@ Recipe merge_limits(const Recipe& usual, const Recipe& before, Recipe asked) {
 }
 
 Result<json::Value> recipe_json(const Recipe& recipe) {
-  TRY_ASSIGN(const SandboxSpec valid, SandboxSpec::validate(maker::values_of(recipe, kUsualLayer)));
+  TRY_ASSIGN(policy::SpecValues values, maker::values_of(recipe, kUsualLayer));
+  TRY_ASSIGN(const SandboxSpec valid, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(const json::Value spec, json::parse(policy::print_spec(valid, policy::Format::kJson)));
   json::Value::Object members = *spec.as_object();
   // That the layer is the host's choice is said by leaving it out.

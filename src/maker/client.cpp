@@ -180,6 +180,11 @@ Status Client::trim_cache(const CacheBound& bound) {
   return {};
 }
 
+Status Client::check_network() {
+  TRY(ask({.operation = Operation::kCheckNetwork}));
+  return {};
+}
+
 Result<std::vector<std::string>> Client::images() {
   TRY_ASSIGN(Reply reply, ask({.operation = Operation::kImages}));
   return std::move(reply.texts);

@@ -31,6 +31,7 @@ class Client final : public Host {
   Result<std::vector<NamedImage>> template_images() override;
   Status drop_template_image(const std::string& name) override;
   Status trim_cache(const CacheBound& bound) override;
+  Status check_network() override;
 
   // Readable when the maker has gone; nothing can be made then.
   int control_fd() const { return control_.get(); }

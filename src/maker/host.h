@@ -45,6 +45,8 @@ struct Recipe {
   std::optional<policy::LayerKind> layer;
   bool allow_emulation = false, require_hard_limits = false;
   std::string user, workdir, hostname;  // empty: the image's
+  // The canonical JSON of its policy (policy/network_document.h); empty: nothing leaves it.
+  std::string network;
   auto operator<=>(const Recipe&) const = default;
 };
 
@@ -120,6 +122,9 @@ class Host {
   // Drops what was used longest ago of the store's build cache, and what nothing needs any more;
   // disturbs no build that goes on.
   virtual Status trim_cache(const CacheBound& bound) = 0;
+  // Whether sandboxes here can have a network. Error: failed_precondition, with what is missing and
+  // what helps.
+  virtual Status check_network() = 0;
 };
 
 }  // namespace caisson::maker

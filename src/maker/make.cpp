@@ -14,6 +14,7 @@
 #include "image/store.h"
 #include "maker/recipe.h"
 #include "maker/snapshot.h"
+#include "wall/namespace/probe.h"
 
 namespace caisson::maker {
 namespace {
@@ -49,8 +50,9 @@ Status check_image(const std::string& image) {
 
 Result<Made> make_sandbox(const Recipe& recipe) {
   TRY(check_image(recipe.image));
-  policy::SpecValues values =
-      values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs);
+  TRY_ASSIGN(
+      policy::SpecValues values,
+      values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs));
   values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept, .keep_layer = true}));
@@ -133,6 +135,14 @@ Status trim_cache(const CacheBound& bound) {
     wanted.seconds = static_cast<std::int64_t>(std::min(*bound.seconds, kMostSeconds));
   TRY(store->trim_cache(wanted));
   return {};
+}
+
+Status check_network() {
+  const std::vector<wall::Finding> findings = wall::diagnose(wall::probe_host());
+  const auto found = std::ranges::find(findings, wall::kGatewayFeature, &wall::Finding::feature);
+  if (found == findings.end()) return fail(Error::internal("the host says nothing of a network"));
+  if (found->state == wall::FeatureState::kWorks) return {};
+  return fail(Error::precondition(found->detail + " (" + found->remedy + ")"));
 }
 
 }  // namespace caisson::maker

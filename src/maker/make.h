@@ -22,5 +22,6 @@ Result<std::vector<std::string>> template_images();
 Status drop_template_image(const std::string& name);
 // Nothing is made where there is no store yet.
 Status trim_cache(const CacheBound& bound);
+Status check_network();
 
 }  // namespace caisson::maker

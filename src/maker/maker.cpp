@@ -109,6 +109,8 @@ void carry_out(const Request& request, int socket_fd) {
       return answer_status(socket_fd, drop_template_image(request.name));
     case Operation::kTrimCache:
       return answer_status(socket_fd, trim_cache(request.cache));
+    case Operation::kCheckNetwork:
+      return answer_status(socket_fd, check_network());
     case Operation::kImages:
       return answer_list(socket_fd, list_images());
   }

@@ -22,9 +22,10 @@ constexpr std::uint8_t kChoices[] = {static_cast<std::uint8_t>(policy::WallKind:
                                      1};
 constexpr std::size_t kHeader =
     kMagic.size() + 1 + kSameLimits.size() * kNumberBytes + std::size(kChoices);
-// Of a recipe: its image, user, workdir and hostname, each but the first after one of these.
+// Of a recipe: its image, user, workdir, hostname and network, each but the first after one of
+// these.
 constexpr char kBetween = '\0';
-constexpr std::size_t kTexts = 4;
+constexpr std::size_t kTexts = 5;
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kIdBytes = 32;
 
@@ -77,7 +78,8 @@ Status check_name(const Request& request) {
                       request.operation != Operation::kImages &&
                       request.operation != Operation::kOldSnapshots &&
                       request.operation != Operation::kStartBuilder &&
-                      request.operation != Operation::kTemplateImages;
+                      request.operation != Operation::kTemplateImages &&
+                      request.operation != Operation::kCheckNetwork;
   if (name.empty() == wanted || name.size() > kMostName)
     return fail(Error::invalid("a request's name has " + std::to_string(name.size()) +
                                " bytes; allowed are " +
@@ -124,7 +126,7 @@ Status read_recipe(std::string_view bytes, Recipe& recipe) {
 // What they may hold is a spec's to say, which is made of the recipe and validated.
 Status read_texts(std::string_view bytes, Recipe& recipe) {
   std::string* const texts[kTexts] = {&recipe.image, &recipe.user, &recipe.workdir,
-                                      &recipe.hostname};
+                                      &recipe.hostname, &recipe.network};
   for (std::size_t i = 0; i < kTexts; ++i) {
     const std::size_t end = bytes.find(kBetween);
     if ((end == std::string_view::npos) != (i + 1 == kTexts))
@@ -166,7 +168,7 @@ std::string encode(const Request& request) {
   for (const std::uint8_t choice : choices) bytes += static_cast<char>(choice);
   if (request.operation == Operation::kMake) {
     bytes += recipe.image;
-    for (const std::string& text : {recipe.user, recipe.workdir, recipe.hostname})
+    for (const std::string& text : {recipe.user, recipe.workdir, recipe.hostname, recipe.network})
       bytes += kBetween + text;
     return bytes;
   }
@@ -183,7 +185,7 @@ Result<Request> decode_request(std::string_view bytes) {
   if (bytes.size() < kHeader) return fail(Error::invalid("a request that ends too early"));
   const auto operation = static_cast<std::uint8_t>(bytes[kMagic.size()]);
   if (operation < static_cast<std::uint8_t>(Operation::kMake) ||
-      operation > static_cast<std::uint8_t>(Operation::kTrimCache))
+      operation > static_cast<std::uint8_t>(Operation::kCheckNetwork))
     return fail(Error::invalid("a request of the unknown kind " + std::to_string(operation)));
   Request request{.operation = static_cast<Operation>(operation)};
   TRY(read_recipe(bytes.substr(kMagic.size() + 1), request.recipe));

@@ -30,6 +30,7 @@ enum class Operation : std::uint8_t {
   kTemplateImages = 11,
   kDropTemplateImage = 12,
   kTrimCache = 13,
+  kCheckNetwork = 14,
 };
 
 struct Request {
@@ -47,8 +48,8 @@ inline constexpr int kBuilderSocketFd = 3, kBuilderLifeFd = 4;
 
 // Longer than any image's name.
 inline constexpr std::size_t kMostName = 1024;
-// A recipe has an image and three other texts, which a spec bounds lower.
-inline constexpr std::size_t kMostRequest = 16 * 1024;
+// A recipe has an image, three other texts, which a spec bounds lower, and a network.
+inline constexpr std::size_t kMostRequest = 80 * 1024;
 // Of one message, and of all that belong to one answer.
 inline constexpr std::size_t kMostAnswer = 64 * 1024;
 inline constexpr std::size_t kMostAnswers = 4u << 20;

@@ -1,5 +1,7 @@
 #include "maker/recipe.h"
 
+#include "policy/network_document.h"
+
 namespace caisson::maker {
 namespace {
 
@@ -25,10 +27,11 @@ Recipe recipe_of(const policy::SpecValues& values, const std::string& image) {
   recipe.user = values.user;
   recipe.workdir = values.workdir;
   recipe.hostname = values.hostname;
+  if (values.network.has_value()) recipe.network = policy::written(*values.network);
   return recipe;
 }
 
-policy::SpecValues values_of(const Recipe& recipe, policy::LayerKind usual) {
+Result<policy::SpecValues> values_of(const Recipe& recipe, policy::LayerKind usual) {
   policy::SpecValues values;
   values.image = recipe.image;
   for (const SameLimit& same : kSameLimits) values.limits.*same.limits = recipe.*same.recipe;
@@ -44,6 +47,9 @@ policy::SpecValues values_of(const Recipe& recipe, policy::LayerKind usual) {
   values.user = recipe.user;
   values.workdir = recipe.workdir;
   values.hostname = recipe.hostname;
+  if (!recipe.network.empty()) {
+    TRY_ASSIGN(values.network, policy::parse_written_network_policy(recipe.network));
+  }
   return values;
 }
 

@@ -32,7 +32,8 @@ inline constexpr std::array kSameLimits = {
 // `usual`: the layer of a recipe that names none. Where that is tmpfs, a limit of the disk above
 // that of the memory, in which the files then lie, becomes half of the memory: nobody asked for
 // both. A recipe that names its layer is left as it is, for SandboxSpec::validate to judge.
-policy::SpecValues values_of(const Recipe& recipe, policy::LayerKind usual);
+// Error: invalid_argument, of its network.
+Result<policy::SpecValues> values_of(const Recipe& recipe, policy::LayerKind usual);
 // Its image is another matter.
 Recipe recipe_of(const policy::SpecValues& values, const std::string& image);
 

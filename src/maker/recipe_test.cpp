@@ -30,7 +30,7 @@ TEST(RecipeLayer, FilesThatLieInMemoryUnaskedFitIntoIt) {
     Recipe recipe{.image = "base"};
     recipe.memory_bytes = row.memory;
     recipe.disk_bytes = row.disk;
-    const policy::SpecValues values = values_of(recipe, row.usual);
+    const policy::SpecValues values = values_of(recipe, row.usual).value();
     EXPECT_EQ(values.limits.disk, row.found);
     EXPECT_TRUE(SandboxSpec::validate(values).has_value());
   }
@@ -40,8 +40,19 @@ TEST(RecipeLayer, WhoAsksForMemoryIsToldWhatDoesNotFit) {
   Recipe recipe{.image = "base"};
   recipe.layer = LayerKind::kTmpfs;
   recipe.disk_bytes = 1024 * kMiB;
-  const auto spec = SandboxSpec::validate(values_of(recipe, LayerKind::kQuota));
+  const auto spec = SandboxSpec::validate(values_of(recipe, LayerKind::kQuota).value());
   EXPECT_EQ(spec.error().code(), Code::kInvalidArgument);
+}
+
+TEST(RecipeNetwork, ComesBackFromAndGoesIntoASpec) {
+  Recipe recipe{.image = "base"};
+  EXPECT_FALSE(values_of(recipe, LayerKind::kQuota)->network.has_value());
+  policy::SpecValues values;
+  values.network = policy::NetworkPolicy{.unmatched = policy::NetworkDefault::kAllowPublic};
+  recipe = recipe_of(values, "base");
+  EXPECT_EQ(values_of(recipe, LayerKind::kQuota)->network, values.network);
+  recipe.network = "{";
+  EXPECT_FALSE(values_of(recipe, LayerKind::kQuota).has_value());
 }
 
 }  // namespace

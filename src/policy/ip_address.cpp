@@ -178,6 +178,15 @@ std::string IpAddress::to_string() const {
 }
 
 Result<Cidr> Cidr::parse(std::string_view text) {
+  TRY_ASSIGN(const Cidr block, parse_around(text));
+  const auto address = IpAddress::parse(text.substr(0, text.find('/')));
+  if (block.network_ != *address)
+    return fail(Error::invalid(quote(text) + " is an address inside a block; the block is " +
+                               block.to_string() + ", the address alone " + address->to_string()));
+  return block;
+}
+
+Result<Cidr> Cidr::parse_around(std::string_view text) {
   const std::size_t slash = text.find('/');
   const auto address = IpAddress::parse(text.substr(0, slash));
   if (!address) return fail(no_block(text, "is no address and no block of addresses"));
@@ -190,11 +199,17 @@ Result<Cidr> Cidr::parse(std::string_view text) {
   if (!bits || *bits < form)
     return fail(no_block(text, "has behind its slash no number from " + std::to_string(form) +
                                    " to " + std::to_string(all + form)));
-  const Cidr block(first_of(*address, *bits - form), *bits - form);
-  if (block.network_ != *address)
-    return fail(Error::invalid(quote(text) + " is an address inside a block; the block is " +
-                               block.to_string() + ", the address alone " + address->to_string()));
-  return block;
+  return around(*address, *bits - form);
+}
+
+Cidr Cidr::around(const IpAddress& address, unsigned bits) {
+  return {first_of(address, bits), bits};
+}
+
+IpAddress IpAddress::with_flipped(unsigned index) const {
+  IpAddress other = *this;
+  other.bytes_[index / 8] ^= static_cast<std::uint8_t>(0x80u >> (index % 8));
+  return other;
 }
 
 bool Cidr::contains(const IpAddress& address) const {

@@ -34,6 +34,8 @@ class IpAddress {
   bool is_v6() const { return is_v6_; }
   // In the order of the wire; those of an IPv4 address are the first four, and the rest is zero.
   const std::array<std::uint8_t, 16>& bytes() const { return bytes_; }
+  // The same with the bit at `index` the other way round, counted from the first one.
+  IpAddress with_flipped(unsigned index) const;
   // The one spelling: dotted, or that of RFC 5952. parse() takes it back.
   std::string to_string() const;
 
@@ -53,6 +55,11 @@ class Cidr {
   // Error: invalid_argument for what is no block, and for an address inside a block instead of its
   // first one, with the block that was probably meant.
   static Result<Cidr> parse(std::string_view text);
+  // The same, but an address inside a block means the block: for those who write them so.
+  static Result<Cidr> parse_around(std::string_view text);
+
+  // The block of so many bits that the address is in.
+  static Cidr around(const IpAddress& address, unsigned bits);
 
   // An IPv4 block holds IPv4 addresses alone, an IPv6 one IPv6 addresses alone.
   bool contains(const IpAddress& address) const;

@@ -20,6 +20,7 @@ inline constexpr std::array<std::string_view, 2> kOnRefusalNames = {"continue", 
 inline constexpr std::array<std::string_view, 2> kLayerNames = {"tmpfs", "quota"};
 inline constexpr std::array<std::string_view, 3> kGrantModeNames = {"ro", "rw", "copy"};
 inline constexpr std::array<std::string_view, 2> kNetworkDefaultNames = {"deny", "allow-public"};
+inline constexpr std::array<std::string_view, 2> kFloorNames = {"liftable", "fixed"};
 inline constexpr std::array<std::string_view, 2> kRuleActionNames = {"allow", "deny"};
 inline constexpr std::array<std::string_view, 2> kRuleProtocolNames = {"http", "tcp"};
 inline constexpr std::array<std::string_view, 2> kTlsModeNames = {"splice", "plaintext"};
@@ -47,6 +48,9 @@ constexpr std::string_view to_string(GrantMode v) {
 }
 constexpr std::string_view to_string(NetworkDefault v) {
   return kNetworkDefaultNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(Floor v) {
+  return kFloorNames[static_cast<size_t>(v)];
 }
 constexpr std::string_view to_string(RuleAction v) {
   return kRuleActionNames[static_cast<size_t>(v)];

@@ -31,6 +31,7 @@ constexpr std::array<NetworkLimitRule, 8> kNetworkLimits = {{
     {"idle", &NetworkLimits::idle_ms, LimitUnit::kDuration},
 }};
 
+constexpr std::string_view kAnyPort = "any";
 constexpr std::string_view kInspectLater =
     "splice or plaintext (this version does not look into TLS)";
 
@@ -87,7 +88,7 @@ Result<DnsPolicy> read_dns(const Node& node, Path path) {
 Result<std::vector<std::uint16_t>> read_ports(const Node& node, Path path) {
   constexpr std::string_view kAllowed = "a port from 1 to 65535";
   if (node.kind != Node::Kind::kList) {
-    return fail(wrong_at(node, path, "a list of ports such as [443]"));
+    return fail(wrong_at(node, path, "a list of ports such as [443], or any"));
   }
   std::vector<std::uint16_t> ports;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
@@ -151,6 +152,8 @@ Status read_rule_key(const std::string& name, const Node& value, Path below, Net
   } else if (name == "cidrs") {
     TRY_ASSIGN(rule.cidrs, read_words(value, below, "[\"10.20.0.5/32\"]"));
   } else if (name == "ports") {
+    rule.any_port = is_text(value) && value.text == kAnyPort;
+    if (rule.any_port) return {};
     TRY_ASSIGN(rule.ports, read_ports(value, below));
   } else if (name == "http") {
     TRY_ASSIGN(rule.http, read_matches(value, below));
@@ -190,13 +193,14 @@ Result<std::vector<NetworkRule>> read_rules(const Node& node, Path path) {
 
 Status read_policy_key(const std::string& name, const Node& value, Path below,
                        NetworkPolicy& policy) {
-  constexpr std::array<std::string_view, 5> kKeys = {"version", "default", "dns", "limits",
-                                                     "rules"};
+  constexpr std::array<std::string_view, 6> kKeys = {"version", "default", "floor",
+                                                     "dns",     "limits",  "rules"};
   if (name == "version") {
     if (is_scalar(value) && value.text == "1") return {};
     return fail(wrong_at(value, below, "1"));
   }
   if (name == "default") return read_enum(value, below, kNetworkDefaultNames, policy.unmatched);
+  if (name == "floor") return read_enum(value, below, kFloorNames, policy.floor);
   if (name == "dns") {
     TRY_ASSIGN(policy.dns, read_dns(value, below));
   } else if (name == "limits") {
@@ -215,6 +219,7 @@ json::Value tree_of(const NetworkRule& rule) {
   tree.set("action", to_string(rule.action));
   if (!rule.hosts.empty()) tree.set("hosts", list_of(rule.hosts));
   if (!rule.cidrs.empty()) tree.set("cidrs", list_of(rule.cidrs));
+  if (rule.any_port) tree.set("ports", kAnyPort);
   if (!rule.ports.empty()) {
     json::Value ports = json::Value::array();
     for (const std::uint16_t port : rule.ports) ports.push(port);
@@ -239,7 +244,7 @@ json::Value tree_of(const NetworkRule& rule) {
 
 json::Value tree_of(const NetworkPolicy& policy) {
   json::Value tree = json::Value::object();
-  tree.set("default", to_string(policy.unmatched));
+  tree.set("default", to_string(policy.unmatched)).set("floor", to_string(policy.floor));
   json::Value dns = json::Value::object();
   dns.set("unmatched", to_string(policy.dns.unmatched)).set("ttl", policy.dns.ttl);
   tree.set("dns", std::move(dns));
@@ -279,6 +284,10 @@ Result<std::optional<NetworkPolicy>> read_network(const Node& node, const std::s
 json::Value network_tree(const std::optional<NetworkPolicy>& policy) {
   if (!policy) return "deny";
   return tree_of(*policy);
+}
+
+std::string written(const NetworkPolicy& policy) {
+  return json::serialize(tree_of(policy));
 }
 
 Result<NetworkPolicy> parse_network_policy(std::string_view text, Format format) {

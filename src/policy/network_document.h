@@ -22,6 +22,9 @@ Result<std::optional<NetworkPolicy>> read_network(const Node& node, const std::s
 // "deny", or the mapping with every choice written out.
 json::Value network_tree(const std::optional<NetworkPolicy>& policy);
 
+// As text, which is the same for equal policies.
+std::string written(const NetworkPolicy& policy);
+
 // A policy that is a file of its own: the same mapping at the top, which may be below the key
 // `network` as in a spec. Error: invalid_argument with line, key, found and allowed; also of what
 // CompiledNetwork refuses.

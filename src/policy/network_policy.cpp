@@ -99,10 +99,13 @@ Status check_shape(const NetworkRule& rule, const std::string& path) {
   if (rule.hosts.empty() && rule.cidrs.empty()) {
     return fail(wrong(path, "neither hosts nor cidrs", "at least one of them"));
   }
-  if (allows && rule.ports.empty() && rule.protocol == RuleProtocol::kTcp) {
-    return fail(wrong(key_below(path, "ports"), "nothing", "the ports of a tcp rule"));
+  if (rule.any_port && !rule.ports.empty())
+    return fail(wrong(key_below(path, "ports"), "any beside a list", "one of them"));
+  const bool says_no_port = rule.ports.empty() && !rule.any_port;
+  if (allows && says_no_port && rule.protocol == RuleProtocol::kTcp) {
+    return fail(wrong(key_below(path, "ports"), "nothing", "the ports of a tcp rule, or any"));
   }
-  if (allows && rule.ports.empty() && !rule.cidrs.empty()) {
+  if (allows && says_no_port && !rule.cidrs.empty()) {
     return fail(wrong(key_below(path, "ports"), "nothing",
                       "the ports of a rule with cidrs, whose addresses the floor would else keep"));
   }
@@ -220,7 +223,7 @@ Result<CompiledNetwork::Rule> CompiledNetwork::compile_rule(const NetworkRule& v
     }
   }
   rule.ports = values.ports;
-  if (rule.ports.empty() && rule.action == RuleAction::kAllow) {
+  if (rule.ports.empty() && !values.any_port && rule.action == RuleAction::kAllow) {
     rule.ports = {rule.tls == TlsMode::kPlaintext ? kHttpPort : kHttpsPort};
   }
   if (rule.action == RuleAction::kAllow && rule.is_of_loopback()) {
@@ -238,6 +241,7 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
                                                                         std::string_view path) {
   const std::string top(path);
   TRY(check_enum(key_below(top, "default"), policy.unmatched, kNetworkDefaultNames));
+  TRY(check_enum(key_below(top, "floor"), policy.floor, kFloorNames));
   TRY(check_enum(key_below(top, "dns"), policy.dns.unmatched, kUnmatchedNameNames));
   if (policy.dns.ttl == 0 || policy.dns.ttl > kMaxDnsTtl) {
     return fail(wrong(key_below(key_below(top, "dns"), "ttl"),
@@ -397,6 +401,7 @@ NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t
   }
   const IpClass type = classify(address);
   if (type == IpClass::kGlobal && !own) return {.allowed = true, .reason = NetworkReason::kDefault};
+  if (values_.floor == Floor::kFixed) return {.allowed = false, .reason = NetworkReason::kFloor};
   const bool by_itself = own || type == IpClass::kMetadata || type == IpClass::kLoopback ||
                          type == IpClass::kUnspecified;
   const unsigned least_bits = address.is_v6() ? kLeastLiftingBits6 : kLeastLiftingBits4;

@@ -105,6 +105,7 @@ class RandomSpec {
   NetworkPolicy network() {
     NetworkPolicy policy;
     policy.unmatched = static_cast<NetworkDefault>(below(kNetworkDefaultNames.size()));
+    policy.floor = static_cast<Floor>(below(kFloorNames.size()));
     policy.dns.unmatched = static_cast<UnmatchedName>(below(kUnmatchedNameNames.size()));
     policy.dns.ttl = static_cast<std::uint32_t>(1 + below(3600));
     if (chance(2)) policy.limits.connections = std::nullopt;
@@ -114,7 +115,8 @@ class RandomSpec {
       if (chance(2)) rule.id = "r" + std::to_string(n) + pick({".a", "-b", "_c", ""});
       rule.action = static_cast<RuleAction>(below(kRuleActionNames.size()));
       rule.hosts.push_back(host());
-      rule.ports.push_back(static_cast<std::uint16_t>(1 + below(65535)));
+      rule.any_port = chance(4);
+      if (!rule.any_port) rule.ports.push_back(static_cast<std::uint16_t>(1 + below(65535)));
       if (chance(2)) rule.cidrs.push_back(pick({"10.0.0.0/8", "fd00::/8", "192.0.2.1/32"}));
       rule.tls = static_cast<TlsMode>(below(kTlsModeNames.size()));
       if (rule.tls != TlsMode::kPlaintext || rule.action == RuleAction::kDeny) continue;

@@ -404,6 +404,9 @@ constexpr std::array kFields = {
         {"builds.hosts", "", "", ""}),
     words<[](auto& c) -> auto& { return c.builds.registries; }, pulled_fault>(
         {"builds.registries", "", "", ""}),
+    choice<[](auto& c) -> auto& { return c.e2b_network; }, kNetworkDefaultNames>(
+        {"e2b.default_network", "--e2b-default-network", "NETWORK",
+         "deny or allow-public: what sandboxes reach whose E2B clients say nothing of it."}),
     count<[](auto& c) -> auto& { return c.max_sandboxes; }, 1, 100'000>(
         {"max_sandboxes", "--max-sandboxes", "COUNT", "Sandboxes that run at a time."}),
     Field{

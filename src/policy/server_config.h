@@ -34,6 +34,7 @@
 //     hosts: [deb.example.com]          that its commands reach by HTTP and HTTPS, HOST[:PORT]
 //     registries: [registry.example.com]  from where images are pulled, beside the settings'
 //     default
+//   e2b: {default_network: allow-public}  or deny: of sandboxes whose clients say nothing of it
 //   max_sandboxes: 1000                 that run at a time, of all teams
 //   max_paused: 1000                    whose memory is kept, of all teams; else as max_sandboxes
 //   max_connections: 10000
@@ -125,6 +126,8 @@ struct ServerConfig {
   std::map<std::string, std::uint32_t> pool;
   std::uint32_t pool_in_use = 0;
   BuildConfig builds;
+  // Of sandboxes whose E2B clients say nothing of a network.
+  NetworkDefault e2b_network = NetworkDefault::kAllowPublic;
   std::uint32_t max_sandboxes = 1000;
   std::optional<std::uint32_t> max_paused;  // nullopt: as max_sandboxes
   std::uint32_t max_connections = 10'000;

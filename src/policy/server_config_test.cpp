@@ -235,8 +235,8 @@ TEST(ServerConfig, ValuesMustGoTogether) {
 TEST(ServerConfig, EverySettingHasItsFlagAndVariableAndCanBeSet) {
   std::set<std::string> flags, variables;
   for (const ServerSetting& setting : server_settings()) {
-    EXPECT_THAT(std::string(setting.flag), MatchesRegex("--[a-z-]+"));
-    EXPECT_THAT(server_variable(setting), MatchesRegex("CAISSON_SERVE_[A-Z_]+"));
+    EXPECT_THAT(std::string(setting.flag), MatchesRegex("--[a-z0-9-]+"));
+    EXPECT_THAT(server_variable(setting), MatchesRegex("CAISSON_SERVE_[A-Z0-9_]+"));
     EXPECT_TRUE(flags.insert(std::string(setting.flag)).second) << setting.flag;
     EXPECT_TRUE(variables.insert(server_variable(setting)).second) << setting.flag;
     EXPECT_FALSE(setting.value.empty());

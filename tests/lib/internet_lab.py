@@ -76,13 +76,17 @@ class Recorded:
 
 
 class Server:
-    """HTTP, over TLS where there is a certificate. `received` is every byte of every connection."""
+    """HTTP, over TLS where there is a certificate. `received` is every byte of every connection. `status`: of every
+    answer."""
 
-    def __init__(self, address="127.0.0.1", port=0, certificate=None):
+    def __init__(self, address="127.0.0.1", port=0, certificate=None, status=200):
         self.pieces, self.connections = [], 0
         outer = self
 
         class RecordingHandler(Handler):
+            def send_response(self, code, message=None):
+                super().send_response(status if code == 200 else code, message)
+
             def setup(self):
                 outer.connections += 1
                 super().setup()

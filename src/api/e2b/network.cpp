@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
+#include "base/json.h"
 #include "policy/complain.h"
+#include "policy/host_name.h"
+#include "policy/ip_address.h"
+#include "policy/network_policy.h"
 
 namespace caisson::api::e2b {
 namespace {
@@ -16,6 +21,7 @@ using policy::wrong;
 constexpr std::size_t kMostAddresses = 1024;
 constexpr std::size_t kMostHost = 253;  // of a name, by DNS
 constexpr std::size_t kMostRules = 10, kMostHeaders = 20, kMostHeaderValue = 8192;
+constexpr std::size_t kMostPieces = 4096;
 constexpr std::string_view kAllTraffic = "0.0.0.0/0";
 
 bool is_letter_or_digit(char c) {
@@ -138,6 +144,90 @@ Result<bool> parse_proxy(const Object& network) {
   return true;
 }
 
+bool denies_all(const Network& network) {
+  return !network.internet ||
+         std::ranges::find(network.deny_out, kAllTraffic) != network.deny_out.end();
+}
+
+json::Value texts(const std::vector<std::string>& list) {
+  json::Value values = json::Value::array();
+  for (const std::string& text : list) values.push(text);
+  return values;
+}
+
+// `from` without `what`: the halves beside it, from the largest to the smallest.
+void cut_out(const policy::Cidr& from, const policy::Cidr& what, std::vector<policy::Cidr>& into) {
+  const bool apart = !from.contains(what.network()) && !what.contains(from.network());
+  if (apart) return into.push_back(from);
+  if (what.bits() <= from.bits()) return;
+  for (unsigned bits = from.bits() + 1; bits <= what.bits(); ++bits)
+    into.push_back(policy::Cidr::around(what.network().with_flipped(bits - 1), bits));
+}
+
+// Rules of as many hosts or ranges as one may have.
+template <typename Fill>
+void add_rules(policy::NetworkPolicy& made, const policy::NetworkRule& like,
+               const std::vector<std::string>& entries, Fill fill) {
+  for (std::size_t at = 0; at < entries.size(); at += policy::kMaxRuleItems) {
+    policy::NetworkRule& rule = made.rules.emplace_back(like);
+    const std::size_t end = std::min(entries.size(), at + policy::kMaxRuleItems);
+    fill(rule).assign(entries.begin() + static_cast<std::ptrdiff_t>(at),
+                      entries.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+}
+
+auto& hosts_of(policy::NetworkRule& rule) {
+  return rule.hosts;
+}
+auto& ranges_of(policy::NetworkRule& rule) {
+  return rule.cidrs;
+}
+
+// Names by TLS and by HTTP at their usual ports, as there; ranges on every port.
+Status add_allowed(const std::vector<std::string>& allow, policy::NetworkPolicy& made) {
+  std::vector<std::string> names, ranges;
+  for (std::size_t index = 0; index < allow.size(); ++index) {
+    const std::string& entry = allow[index];
+    if (entry == kAllTraffic) made.unmatched = policy::NetworkDefault::kAllowPublic;
+    if (is_address_range(entry)) {
+      TRY_ASSIGN(const policy::Cidr range, policy::Cidr::parse_around(entry));
+      ranges.push_back(range.to_string());
+      continue;
+    }
+    const auto pattern = policy::HostPattern::parse(entry);
+    if (!pattern.has_value())
+      return fail(
+          Error::invalid(item("network.allowOut", index) + ": " + pattern.error().message()));
+    names.push_back(entry);
+  }
+  add_rules(made, {.ports = {443}}, names, hosts_of);
+  add_rules(made, {.ports = {80}, .tls = policy::TlsMode::kPlaintext, .websocket = true}, names,
+            hosts_of);
+  add_rules(made, {.any_port = true, .protocol = policy::RuleProtocol::kTcp}, ranges, ranges_of);
+  return {};
+}
+
+Status add_denied(const Network& network, policy::NetworkPolicy& made) {
+  std::vector<policy::Cidr> denied;
+  for (const std::string& entry : network.deny_out) {
+    TRY_ASSIGN(const policy::Cidr range, policy::Cidr::parse_around(entry));
+    denied.push_back(range);
+  }
+  for (const std::string& entry : network.allow_out) {
+    TRY_ASSIGN(const policy::Cidr allowed, policy::Cidr::parse_around(entry));
+    std::vector<policy::Cidr> rest;
+    for (const policy::Cidr& range : denied) cut_out(range, allowed, rest);
+    denied = std::move(rest);
+    if (denied.size() > kMostPieces)
+      return fail(wrong("network.denyOut", "ranges that allowOut cuts into too many",
+                        "at most " + std::to_string(kMostPieces)));
+  }
+  std::vector<std::string> ranges;
+  for (const policy::Cidr& range : denied) ranges.push_back(range.to_string());
+  add_rules(made, {.action = policy::RuleAction::kDeny}, ranges, ranges_of);
+  return {};
+}
+
 // What making and changing have in common.
 Status read_egress(const Object& object, Network& network) {
   TRY_ASSIGN(auto allow, object.texts("allowOut", kMostAddresses, kMostHost + 2));
@@ -159,9 +249,7 @@ Status read_egress(const Object& object, Network& network) {
     }
     has_domain = true;
   }
-  const bool all_denied = !network.internet || std::ranges::find(network.deny_out, kAllTraffic) !=
-                                                   network.deny_out.end();
-  if (has_domain && !all_denied) {
+  if (has_domain && !denies_all(network)) {
     return fail(
         Error::invalid("When specifying allowed domains in allow out, you must include "
                        "'ALL_TRAFFIC' in deny out to block all other traffic."));
@@ -199,15 +287,53 @@ Result<Network> parse_network_update(const Object& body) {
   return network;
 }
 
-Status check_held(const Network& network) {
-  const char* wish = !network.allow_out.empty() ? "allowOut"
-                     : network.has_rules        ? "rules"
-                     : network.has_proxy        ? "egressProxy"
-                                                : nullptr;
-  if (wish == nullptr) return {};
-  return fail({Code::kUnimplemented, "network." + std::string(wish) +
-                                         " is not held by this server: its sandboxes have no way "
-                                         "out; leave it away to have one without a network"});
+Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
+                                                       const Egress& egress) {
+  const char* wish = network.has_rules                              ? "rules"
+                     : network.has_proxy                            ? "egressProxy"
+                     : !network.allow_out.empty() && !egress.exists ? "allowOut"
+                                                                    : nullptr;
+  if (wish != nullptr)
+    return fail({Code::kUnimplemented, "network." + std::string(wish) +
+                                           (egress.exists ? " is not held by this server"
+                                                          : " is not held by this server: its "
+                                                            "sandboxes have no way out")});
+  if (!egress.exists) return std::nullopt;
+  const bool asks = !network.allow_out.empty() || !network.deny_out.empty();
+  policy::NetworkPolicy made;
+  if (denies_all(network) || (!asks && egress.usual == policy::NetworkDefault::kDeny)) {
+    TRY(add_allowed(network.allow_out, made));
+  } else {
+    made.unmatched = policy::NetworkDefault::kAllowPublic;
+    TRY(add_denied(network, made));
+  }
+  // What it says of itself is of no use to a client, whose words were others.
+  auto compiled = policy::CompiledNetwork::compile(made);
+  if (!compiled.has_value()) return fail(Error::invalid(compiled.error().message()));
+  return made;
+}
+
+std::string network_fields(const Network& network) {
+  json::Value fields = json::Value::object();
+  fields.set("allowInternetAccess", network.internet);
+  fields.set("allowOut", texts(network.allow_out));
+  fields.set("denyOut", texts(network.deny_out));
+  return json::serialize(fields);
+}
+
+void add_network(json::Value& body, const fleet::SandboxView& view) {
+  json::Value network = json::Value::object();
+  network.set("allowPublicTraffic", view.public_traffic);
+  if (!view.mask_request_host.empty()) network.set("maskRequestHost", view.mask_request_host);
+  const auto fields = json::parse(view.network);
+  for (const std::string_view key : {"allowOut", "denyOut"}) {
+    const json::Value* list = fields.has_value() ? fields->find(key) : nullptr;
+    const bool says = list != nullptr && list->as_array() != nullptr && !list->as_array()->empty();
+    if (says) network.set(key, *list);
+  }
+  body.set("network", std::move(network));
+  const json::Value* internet = fields.has_value() ? fields->find("allowInternetAccess") : nullptr;
+  if (internet != nullptr) body.set("allowInternetAccess", *internet);
 }
 
 }  // namespace caisson::api::e2b

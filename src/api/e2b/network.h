@@ -1,15 +1,19 @@
-// The network of a sandbox as E2B's clients ask for it: checked, and told apart into what this
-// server holds and what it does not.
+// The network of a sandbox as E2B's clients ask for it: checked, and made a policy of ours.
 //
-// Sandboxes of this server reach nothing outside of themselves, so whatever a client forbids is
-// held. A client that asks for a way out by name (allowOut, rules, egressProxy) is refused rather
-// than given a sandbox that is not as it asked. Pure functions.
+// There what is allowed goes before what is denied, and what is neither may be reached; with us a
+// rule that denies wins. So what is allowed is cut out of what is denied, and where all is denied
+// the rest is left away. The floor stays where it is, whatever is allowed. What this server does
+// not hold (rules, egressProxy) is refused rather than left away. Pure functions.
 #pragma once
 
+#include <caisson/network.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/body.h"
+#include "api/call.h"
 
 namespace caisson::api::e2b {
 
@@ -26,7 +30,13 @@ Result<Network> parse_network(const Object& body);
 // Of a body that changes one, which is a network itself.
 Result<Network> parse_network_update(const Object& body);
 
-// Error: unimplemented, naming what this server does not hold.
-Status check_held(const Network& network);
+// What may leave the sandbox; nullopt where this server's sandboxes have no network, and nothing is
+// asked for that needs one. Errors: unimplemented, naming what this server does not hold;
+// invalid_argument, of names and ranges that no rule can have.
+Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
+                                                       const Egress& egress);
+// What was asked for, as view().network has it; and the members of a body that tell it again.
+std::string network_fields(const Network& network);
+void add_network(json::Value& body, const fleet::SandboxView& view);
 
 }  // namespace caisson::api::e2b

@@ -79,7 +79,8 @@ Status read_lifecycle(const Object& body, fleet::NewSandbox& wanted) {
 
 }  // namespace
 
-Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect dialect) {
+Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect dialect,
+                                            const Egress& egress) {
   const Object body(value);
   fleet::NewSandbox wanted;
   TRY_ASSIGN(auto name, body.text("templateID", kMostTemplateName));
@@ -108,7 +109,8 @@ Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect di
     return fail(Error::invalid(
         "network.allowPublicTraffic: found false; allowed only together with secure"));
   }
-  TRY(check_held(network));
+  TRY_ASSIGN(wanted.network, policy_of(network, egress));
+  wanted.network_fields = network_fields(network);
   // A client starts its MCP gateway itself, by a command; all that we do is see that it is an
   // object.
   TRY_ASSIGN([[maybe_unused]] const auto mcp, body.object("mcp"));

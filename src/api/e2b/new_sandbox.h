@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "api/body.h"
+#include "api/call.h"
 #include "fleet/fleet.h"
 
 namespace caisson::api::e2b {
@@ -14,6 +15,7 @@ namespace caisson::api::e2b {
 enum class Dialect : std::uint8_t { kV1, kV2 };
 
 // Errors: invalid_argument naming the field; unimplemented for what this server does not have.
-Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& body, Dialect dialect);
+Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& body, Dialect dialect,
+                                            const Egress& egress);
 
 }  // namespace caisson::api::e2b

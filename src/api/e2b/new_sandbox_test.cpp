@@ -1,17 +1,24 @@
 #include "api/e2b/new_sandbox.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/e2b/network.h"
+#include "policy/host_name.h"
+#include "policy/network_policy.h"
 
 namespace caisson::api::e2b {
 namespace {
 
-Result<fleet::NewSandbox> parse(std::string_view text, Dialect dialect = Dialect::kV1) {
+constexpr Egress kNone, kPublic{.exists = true},
+    kClosed{.exists = true, .usual = policy::NetworkDefault::kDeny};
+
+Result<fleet::NewSandbox> parse(std::string_view text, Dialect dialect = Dialect::kV1,
+                                const Egress& egress = kNone) {
   const Result<json::Value> body = json::parse(text);
   EXPECT_TRUE(body.has_value()) << text;
   if (!body.has_value()) return fail(body.error());
-  return parse_new_sandbox(*body, dialect);
+  return parse_new_sandbox(*body, dialect, egress);
 }
 
 // "CODE: message" of what is refused.
@@ -109,6 +116,108 @@ TEST(NewSandboxTest, AWayOutIsRefusedRatherThanLeftAway) {
   EXPECT_TRUE(
       parse(R"({"templateID":"base","network":{"egressProxy":null,"rules":{}}})").has_value());
   EXPECT_TRUE(parse(R"({"templateID":"base","allow_internet_access":true})").has_value());
+}
+
+// What an address or a name may do under the network that was asked for.
+class Reach {
+ public:
+  explicit Reach(std::string_view fields, const Egress& egress = kPublic) {
+    auto wanted =
+        parse(R"({"templateID":"base",)" + std::string(fields) + "}", Dialect::kV1, egress);
+    EXPECT_TRUE(wanted.has_value() && wanted->network.has_value()) << fields;
+    policy::NetworkPolicy network = *wanted->network;
+    network.floor = policy::Floor::kFixed;
+    policy_ = policy::CompiledNetwork::compile(network).value();
+  }
+  bool operator()(std::string_view target, std::uint16_t port) const {
+    const policy::Host host = policy::canonical_host(target).value();
+    policy::NetworkDecision decision = policy_->raw_connection(host, port);
+    for (const auto kind : {policy::ConnectionKind::kTls, policy::ConnectionKind::kHttp})
+      if (!decision.allowed) decision = policy_->connection(host, port, kind);
+    if (!decision.allowed || host.kind != policy::Host::Kind::kAddress) return decision.allowed;
+    return policy_->address(host.address, port, false, decision).allowed;
+  }
+
+ private:
+  std::shared_ptr<const policy::CompiledNetwork> policy_;
+};
+
+TEST(NewSandboxNetwork, AllOfTheInternetIsUsual) {
+  const Reach reach(R"("secure":true)");
+  EXPECT_TRUE(reach("1.1.1.1", 53));
+  EXPECT_TRUE(reach("api.example.com", 443));
+  EXPECT_FALSE(reach("10.0.0.1", 443));
+  EXPECT_FALSE(reach("169.254.169.254", 80));
+}
+
+TEST(NewSandboxNetwork, TheOperatorMayCloseWhatNobodyAskedFor) {
+  EXPECT_FALSE(Reach(R"("secure":true)", kClosed)("1.1.1.1", 443));
+  EXPECT_FALSE(Reach(R"("allow_internet_access":true)", kClosed)("1.1.1.1", 443));
+  EXPECT_TRUE(Reach(R"("network":{"denyOut":["8.8.8.8"]})", kClosed)("1.1.1.1", 443));
+}
+
+TEST(NewSandboxNetwork, WithoutTheInternetThereIsWhatIsAllowed) {
+  for (const char* none : {R"("allow_internet_access":false,"network":{"allowOut":)",
+                           R"("network":{"denyOut":["0.0.0.0/0"],"allowOut":)"}) {
+    const Reach reach(std::string(none) +
+                      R"(["1.1.1.1","192.0.8.0/21","a.example.com","*.b.example.com"]})");
+    EXPECT_TRUE(reach("1.1.1.1", 853));
+    EXPECT_TRUE(reach("192.0.9.1", 22));
+    EXPECT_FALSE(reach("1.1.1.2", 443));
+    EXPECT_FALSE(reach("[2606:4700::1]", 443));
+    EXPECT_TRUE(reach("a.example.com", 443));
+    EXPECT_TRUE(reach("a.example.com", 80));
+    EXPECT_TRUE(reach("x.b.example.com", 443));
+    EXPECT_FALSE(reach("b.example.com", 443));
+    EXPECT_FALSE(reach("a.example.com", 22));
+    EXPECT_FALSE(reach("c.example.com", 443));
+  }
+}
+
+TEST(NewSandboxNetwork, WhatIsAllowedIsCutOutOfWhatIsDenied) {
+  const Reach reach(R"("network":{"denyOut":["8.8.0.0/16","2001:4860::/32"],
+                                  "allowOut":["8.8.8.8","8.8.4.0/24","2001:4860:4860::8888"]})");
+  for (const char* open : {"1.1.1.1", "8.8.8.8", "8.8.4.4", "[2001:4860:4860::8888]", "8.9.0.0"})
+    EXPECT_TRUE(reach(open, 443)) << open;
+  for (const char* closed : {"8.8.0.0", "8.8.8.7", "8.8.8.9", "8.8.5.0", "8.8.255.255",
+                             "[2001:4860:4860::8889]", "[2001:4860::1]"})
+    EXPECT_FALSE(reach(closed, 443)) << closed;
+}
+
+TEST(NewSandboxNetwork, AnAddressInsideABlockMeansTheBlock) {
+  EXPECT_FALSE(Reach(R"("network":{"denyOut":["8.8.8.8/16"]})")("8.8.1.1", 443));
+  EXPECT_TRUE(Reach(R"("network":{"denyOut":["8.8.8.8/16"]})")("8.9.1.1", 443));
+  EXPECT_FALSE(Reach(R"("network":{"denyOut":["::ffff:8.8.8.8/112"]})")("8.8.1.1", 443));
+}
+
+TEST(NewSandboxNetwork, NothingLiftsTheFloor) {
+  const Reach reach(
+      R"("network":{"denyOut":["0.0.0.0/0"],"allowOut":["10.0.0.1","169.254.169.254","127.0.0.0/8"]})");
+  EXPECT_FALSE(reach("10.0.0.1", 443));
+  EXPECT_FALSE(reach("169.254.169.254", 80));
+}
+
+TEST(NewSandboxNetwork, ManyEntriesAreAsManyRulesAsTheyNeed) {
+  std::string list;
+  for (int i = 0; i < 600; ++i)
+    list += (i == 0 ? "\"" : ",\"") + std::string("h") + std::to_string(i) + ".example.com\"";
+  const Reach reach(R"("allow_internet_access":false,"network":{"allowOut":[)" + list + "]}");
+  EXPECT_TRUE(reach("h0.example.com", 443));
+  EXPECT_TRUE(reach("h599.example.com", 443));
+  EXPECT_FALSE(reach("h600.example.com", 443));
+}
+
+TEST(NewSandboxNetwork, WhatCannotBeHeldIsRefused) {
+  const auto refused = [](std::string_view network) {
+    const auto wanted = parse(R"({"templateID":"base","network":)" + std::string(network) + "}",
+                              Dialect::kV1, kPublic);
+    return wanted.has_value() ? "" : wanted.error().message();
+  };
+  EXPECT_THAT(refused(R"({"egressProxy":{"address":"proxy.example.com:1080"}})"),
+              testing::HasSubstr("network.egressProxy is not held"));
+  EXPECT_THAT(refused(R"({"denyOut":["0.0.0.0/0"],"allowOut":["*.com"]})"),
+              testing::HasSubstr("network.allowOut[0]"));
+  EXPECT_THAT(refused(R"({"denyOut":["::/1","0.0.0.0/1"],"allowOut":["1.1.1.1"]})"), "");
 }
 
 TEST(NewSandboxTest, RulesAreChecked) {

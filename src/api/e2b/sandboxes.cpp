@@ -32,7 +32,7 @@ Result<std::optional<seconds>> life(const Object& body, std::string_view key, st
 
 io::Async<Result<Answer>> create(Call& call, Dialect dialect) {
   CO_TRY_ASSIGN(const json::Value body, co_await read_object(call.exchange, Body::kRequired));
-  CO_TRY_ASSIGN(fleet::NewSandbox wanted, parse_new_sandbox(body, dialect));
+  CO_TRY_ASSIGN(fleet::NewSandbox wanted, parse_new_sandbox(body, dialect, call.backend.egress));
   CO_TRY_ASSIGN(const auto made, co_await create_sandbox(call, std::move(wanted)));
   co_return Answer::json(201, sandbox_body(made->view(), call.backend.domain));
 }
@@ -138,8 +138,11 @@ io::Async<Result<Answer>> set_network(Call& call) {
   if (found->view().state == fleet::State::kPaused) {
     co_return fail(Error::precondition("sandbox " + policy::quote(id) + " is paused"));
   }
-  // What is not refused here, a sandbox without any network has held from its start.
-  CO_TRY(check_held(network));
+  CO_TRY_ASSIGN(auto policy, policy_of(network, call.backend.egress));
+  // A sandbox without any network has held all of it from its start.
+  if (policy.has_value())
+    CO_TRY(co_await call.backend.fleet.set_network(call.team, id, std::move(*policy),
+                                                   network_fields(network)));
   co_return Answer::empty(204);
 }
 

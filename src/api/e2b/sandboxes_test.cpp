@@ -212,10 +212,29 @@ TEST_F(SandboxesTest, ANetworkThatOnlyForbidsIsHeld) {
   EXPECT_EQ(call("PUT", "/sandboxes/i2/network", "{}").status, 404);
 }
 
-TEST_F(SandboxesTest, ANetworkThatAllowsIsRefused) {
+TEST_F(SandboxesTest, ANetworkIsChangedAndToldAgain) {
   fleet.add("i1");
-  EXPECT_THAT(refusal(call("PUT", "/sandboxes/i1/network", R"({"allowOut":["192.0.2.1"]})"), 501),
-              HasSubstr("allowOut"));
+  const char* wanted = R"({"allowOut":["1.1.1.1"],"denyOut":["0.0.0.0/0"]})";
+  EXPECT_EQ(call("PUT", "/sandboxes/i1/network", wanted).status, 204);
+  EXPECT_EQ(fleet.network_now.unmatched, policy::NetworkDefault::kDeny);
+  ASSERT_EQ(fleet.network_now.rules.size(), 1u);
+  EXPECT_EQ(fleet.network_now.rules[0].cidrs[0], "1.1.1.1/32");
+  const FakeExchange shown = call("GET", "/sandboxes/i1");
+  const json::Value body = shown.answer_json();
+  EXPECT_EQ(*body.find("allowInternetAccess"), json::Value(true));
+  EXPECT_EQ(*body.find("network")->find("allowOut"), json::parse(R"(["1.1.1.1"])").value());
+  EXPECT_EQ(*body.find("network")->find("denyOut"), json::parse(R"(["0.0.0.0/0"])").value());
+  // What is left away is cleared.
+  EXPECT_EQ(call("PUT", "/sandboxes/i1/network", "{}").status, 204);
+  EXPECT_EQ(call("GET", "/sandboxes/i1").answer_json().find("network")->find("allowOut"), nullptr);
+}
+
+TEST_F(SandboxesTest, ANetworkThatCannotBeHeldIsRefused) {
+  fleet.add("i1");
+  EXPECT_THAT(refusal(call("PUT", "/sandboxes/i1/network",
+                           R"({"egressProxy":{"address":"proxy.example.com:1080"}})"),
+                      501),
+              HasSubstr("egressProxy"));
   EXPECT_THAT(refusal(call("PUT", "/sandboxes/i1/network", R"({"denyOut":["example.com"]})"), 400),
               HasSubstr("denyOut[0]: found \"example.com\""));
 }

@@ -1,5 +1,6 @@
 #include "api/e2b/view.h"
 
+#include "api/e2b/network.h"
 #include "base/time_text.h"
 
 namespace caisson::api::e2b {
@@ -71,10 +72,7 @@ json::Value listed_body(const fleet::SandboxView& view) {
 json::Value detail_body(const fleet::SandboxView& view, std::string_view domain) {
   json::Value body = listed_body(view);
   add_access(body, view, domain);
-  json::Value network = json::Value::object();
-  network.set("allowPublicTraffic", view.public_traffic);
-  if (!view.mask_request_host.empty()) network.set("maskRequestHost", view.mask_request_host);
-  body.set("network", std::move(network));
+  add_network(body, view);
   json::Value lifecycle = json::Value::object();
   lifecycle.set("autoResume", view.auto_resume);
   lifecycle.set("onTimeout",

@@ -63,6 +63,7 @@ class ScriptHost final : public maker::Host {
     std::erase_if(named, [&](const maker::NamedImage& one) { return one.name == name; });
     return {};
   }
+  Status check_network() override { return {}; }
   Status trim_cache(const maker::CacheBound& bound) override {
     const std::lock_guard lock(mutex_);
     trimmed.push_back(bound);

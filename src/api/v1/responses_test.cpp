@@ -26,6 +26,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 std::vector<Operation> operations() {
   const std::vector<std::tuple<std::string, std::string, std::string>> bodies = {
       {"PUT", "/deadline", R"({"seconds":1})"},
+      {"PUT", "/network", R"({"network":"deny"})"},
       {"POST", "/resume", R"({"seconds":1})"},
       {"POST", "/exec", R"({"command":["a"]})"},
       {"POST", "/commands", R"({"command":["a"]})"},
@@ -61,8 +62,8 @@ bool is_below_a_sandbox(const Operation& operation) {
 bool goes_inside(const Operation& operation) {
   const std::string& target = operation.target;
   return is_below_a_sandbox(operation) && target != "/v1/sandboxes/i1" &&
-         !target.ends_with("/deadline") && !target.ends_with("/pause") &&
-         !target.ends_with("/resume");
+         !target.ends_with("/deadline") && !target.ends_with("/network") &&
+         !target.ends_with("/pause") && !target.ends_with("/resume");
 }
 
 using V1Responses = Scene;

@@ -7,6 +7,7 @@
 #include "base/time_text.h"
 #include "policy/complain.h"
 #include "policy/document.h"
+#include "policy/network_document.h"
 
 namespace caisson::api::v1 {
 namespace {
@@ -139,6 +140,23 @@ io::Async<Result<Answer>> set_deadline(Call& call) {
   co_return shown(call);
 }
 
+// The policy of a spec, and what is so then.
+io::Async<Result<Answer>> set_network(Call& call) {
+  CO_TRY_ASSIGN(const json::Value value, co_await read_object(call.exchange, Body::kRequired));
+  CO_TRY(Object(value).only({"network"}));
+  if (value.find("network") == nullptr)
+    co_return fail(policy::wrong("network", "nothing", "deny, allow-public or a policy"));
+  CO_TRY_ASSIGN(policy::NetworkPolicy network,
+                policy::parse_network_policy(json::serialize(value), policy::Format::kJson));
+  CO_TRY_ASSIGN(const std::shared_ptr<fleet::Served> found, sandbox_of(call));
+  if (!call.backend.egress.exists)
+    co_return fail(Error::precondition("sandboxes have no network on this server's host"));
+  const std::string fields = found->view().network;
+  CO_TRY(co_await call.backend.fleet.set_network(call.team, call.parameter(0), std::move(network),
+                                                 fields));
+  co_return shown(call);
+}
+
 // Asking for what is so already is no error, neither here nor below.
 io::Async<Result<Answer>> pause(Call& call) {
   CO_TRY_ASSIGN(const std::shared_ptr<fleet::Served> found, sandbox_of(call));
@@ -166,6 +184,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/sandboxes/{id}", get},
     {"DELETE", "/v1/sandboxes/{id}", kill},
     {"PUT", "/v1/sandboxes/{id}/deadline", set_deadline},
+    {"PUT", "/v1/sandboxes/{id}/network", set_network},
     {"POST", "/v1/sandboxes/{id}/pause", pause},
     {"POST", "/v1/sandboxes/{id}/resume", resume},
 };

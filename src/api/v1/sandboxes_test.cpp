@@ -109,6 +109,23 @@ TEST_F(V1Sandboxes, ItsDeadlineIsSet) {
     refusal(call("PUT", "/v1/sandboxes/i1/deadline", body), 400);
 }
 
+TEST_F(V1Sandboxes, ItsNetworkIsChanged) {
+  sandbox();
+  EXPECT_EQ(call("PUT", "/v1/sandboxes/i1/network",
+                 R"({"network":{"rules":[{"hosts":["api.example.com"]}]}})")
+                .status,
+            200);
+  ASSERT_EQ(fleet.network_now.rules.size(), 1u);
+  EXPECT_EQ(fleet.network_now.rules[0].hosts[0], "api.example.com");
+  EXPECT_EQ(call("PUT", "/v1/sandboxes/i1/network", R"({"network":"deny"})").status, 200);
+  EXPECT_TRUE(fleet.network_now.rules.empty());
+  for (const char* body :
+       {"{}", R"({"network":7})", R"({"network":{"rules":[{}]}})", R"({"network":"deny","x":1})"})
+    refusal(call("PUT", "/v1/sandboxes/i1/network", body), 400);
+  fleet.failure = Error::precondition("the sandbox was made without a network");
+  refusal(call("PUT", "/v1/sandboxes/i1/network", R"({"network":"deny"})"), 409);
+}
+
 TEST_F(V1Sandboxes, OneIsPausedAndResumed) {
   sandbox();
   const FakeExchange paused = call("POST", "/v1/sandboxes/i1/pause");

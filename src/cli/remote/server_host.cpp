@@ -75,7 +75,9 @@ class RemoteSandbox final : public HostedSandbox {
   Status pause() override { return call("POST", path_ + "/pause"); }
   Status resume() override { return call("POST", path_ + "/resume"); }
   Status set_network(const std::optional<policy::NetworkPolicy>& policy) override {
-    return call("PUT", path_ + "/network", policy::network_tree(policy));
+    json::Value body = json::Value::object();
+    body.set("network", policy::network_tree(policy));
+    return call("PUT", path_ + "/network", std::move(body));
   }
   Status close() override;
   Status end() override { return call("DELETE", path_); }

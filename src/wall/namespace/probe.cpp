@@ -414,7 +414,7 @@ Finding time_namespace(const HostFacts& facts) {
 }
 
 Finding gateway(const HostFacts& facts) {
-  const char* feature = "network gateway";
+  const char* feature = kGatewayFeature;
   struct Piece {
     Probe probe;
     const char* name;

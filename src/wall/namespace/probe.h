@@ -34,6 +34,9 @@ struct Finding {
   std::string remedy;  // what would make it work, in words and command lines; empty: nothing to do
 };
 
+// The feature of a finding about the network that sandboxes can have.
+inline constexpr const char* kGatewayFeature = "network gateway";
+
 // What only trying can tell.
 enum class Probe : std::uint8_t {
   kUserNamespace,    // a user namespace

@@ -1,0 +1,22 @@
+// Networks of served sandboxes: the text that a recipe has of one, its bounds, and how a sandbox is
+// told. Clients do not own this host, so that nothing lifts the floor for them.
+#pragma once
+
+#include <caisson/network.h>
+#include <string>
+
+#include "base/error.h"
+#include "fleet/box_client.h"
+#include "io/async.h"
+
+namespace caisson::fleet {
+
+// For Recipe::network, with a fixed floor.
+std::string served_network(policy::NetworkPolicy policy);
+// Error: invalid_argument where a Recipe::network is too long for a sandbox's socket.
+Status check_network(const std::string& network);
+// Has the sandbox's gateway go by a Recipe::network; empty: nothing leaves. Errors: those of
+// check_network() and of the supervisor (kSetNetwork). The client outlives the coroutine.
+io::Async<Status> apply_network(BoxClient& client, std::string network);
+
+}  // namespace caisson::fleet
