@@ -46,13 +46,13 @@ Result<std::string> have_base_image(image::Store& store, const std::string& name
   image::PullOptions pull;
   pull.settings = settings;
   pull.login = options.login;
+  // Not for a moment under the name that everybody knows, which may mean another image here too.
+  if (options.login.has_value())
+    pull.named = [](const std::string& image_id) {
+      return image::Reference{.name = std::string(maker::kPulledNames) + image_id.substr(0, 32)};
+    };
   TRY_ASSIGN(const image::PullReport pulled, image::pull(store, reference, pull, progress));
-  if (!options.login.has_value()) return local;
-  const image::Reference own{.name =
-                                 std::string(maker::kPulledNames) + pulled.image_id.substr(0, 32)};
-  TRY(store.set_reference(own, pulled.image_id));
-  if (!is_there) TRY(store.remove(pulled.reference.text()));
-  return own.text();
+  return pulled.reference.text();
 }
 
 }  // namespace caisson::build

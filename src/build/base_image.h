@@ -25,8 +25,9 @@ struct BaseImageOptions {
 
 // `name` as it stands behind FROM; what it is called in the store. What was pulled with a login is
 // called otherwise there, so that nobody has it who has not shown the login, and is asked for anew
-// each time. Errors: not_found (it is not there and may not or cannot be
-// pulled), permission_denied (not from that registry), and those of pull().
+// each time; what `name` itself means in the store stays as it was. Errors: not_found (it is not
+// there and may not or cannot be pulled), permission_denied (not from that registry), and those of
+// pull().
 Result<std::string> have_base_image(image::Store& store, const std::string& name,
                                     const policy::Settings& settings,
                                     const BaseImageOptions& options,

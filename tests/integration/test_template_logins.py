@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Builds of templates from an image that a registry gives to nobody without a login: Debian's docker-registry with
 passwords, on loopback. The login comes with the build's order and is nowhere afterwards."""
+import ctypes
 import json
 import os
 import pathlib
 import shutil
 import stat
+import struct
 import sys
 import tempfile
 import threading
@@ -65,6 +67,35 @@ def files_with(folder, text):
     return found
 
 
+class NamesGiven:
+    """Every name that a folder's files were given from now on, however short they had it: names()."""
+
+    CREATED, MOVED_TO = 0x100, 0x80
+
+    def __init__(self, folder):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.watch = self.libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.watch < 0 or self.libc.inotify_add_watch(self.watch, os.fsencode(folder), self.CREATED | self.MOVED_TO) < 0:
+            raise OSError(ctypes.get_errno(), f"cannot watch {folder}")
+
+    def names(self):
+        given = set()
+        while True:
+            try:
+                events = os.read(self.watch, 65536)
+            except BlockingIOError:
+                return given
+            while events:
+                _, mask, _, size = struct.unpack_from("iIII", events)
+                if mask & 0x4000:
+                    raise AssertionError("more names than the kernel holds")
+                given.add(os.fsdecode(events[16:16 + size].rstrip(b"\0")))
+                events = events[16 + size:]
+
+    def close(self):
+        os.close(self.watch)
+
+
 class TemplateLogins(Client):
     @classmethod
     def setUpClass(cls):
@@ -77,16 +108,31 @@ class TemplateLogins(Client):
         layout = lab.make_layout(cls.place, LAYERS, config=("--config.cmd", "/bin/sh"))
         cls.registry.push(layout, "t", "team/tool:1", "--dest-creds", f"alice:{SECRET}")
         cls.image = f"{cls.registry.name}/team/tool:1"
+        # One for each test of names: which was pulled first counts nowhere.
+        for name in ("hidden", "shadowed"):
+            layout = lab.make_layout(cls.place, LAYERS, tag=name, config=("--config.cmd", "/bin/sh", "--config.env", f"N={name}"))
+            cls.registry.push(layout, name, f"team/{name}:1", "--dest-creds", f"alice:{SECRET}")
         (cls.place / "serve.yaml").write_text(json.dumps({"builds": {"registries": [cls.registry.name]}}))
         context = serve_lab.fresh(arguments=("--config", str(cls.place / "serve.yaml"), "--log-level", "debug"))
         cls.server = context.__enter__()
         cls.addClassCleanup(context.__exit__, None, None, None)
 
-    def order(self, password=None):
-        order = {"fromImage": self.image, "steps": [{"type": "ENV", "args": ["A", "b"]}]}
+    def order(self, password=None, image=None):
+        order = {"fromImage": image or self.image, "steps": [{"type": "ENV", "args": ["A", "b"]}]}
         if password is not None:
             order["fromImageRegistry"] = {"type": "registry", "username": "alice", "password": password}
         return order
+
+    def named(self, name):
+        """What a name means in the server's store."""
+        done = self.server.caller.caisson("image", "ls", "--json")
+        return [one["id"] for one in json.loads(done.out) if one["name"] == name]
+
+    def watched_names(self):
+        refs, = self.server.caller.folder.rglob("refs")
+        watch = NamesGiven(refs)
+        self.addCleanup(watch.close)
+        return watch
 
     def assert_nowhere(self, secret):
         self.assertEqual(files_with(self.server.caller.folder, secret), [])
@@ -120,6 +166,25 @@ class TemplateLogins(Client):
         # What one build has pulled is no other's without the login.
         state, _ = self.finished(self.ordered("other", self.order()))
         self.assertEqual((state["status"], state["reason"]["step"]), ("error", "base"), state)
+
+    def test_the_name_that_everybody_knows_never_means_it(self):
+        watch = self.watched_names()
+        state, entries = self.finished(self.ordered("hidden", self.order(SECRET, f"{self.registry.name}/team/hidden:1")))
+        self.assertEqual(state["status"], "ready", (state, entries))
+        given = watch.names()
+        self.assertTrue(any("pulled-" in name for name in given), given)
+        self.assertEqual([name for name in given if "team" in name], [])
+
+    def test_what_the_operator_calls_so_stays_what_it_was(self):
+        caller, image = self.server.caller, f"{self.registry.name}/team/shadowed:1"
+        done = caller.caisson("image", "import", image, serve_lab.ARCHIVE, timeout=120)
+        self.assertEqual(done.returncode, 0, done)
+        self.addCleanup(caller.caisson, "image", "rm", image)
+        before = self.named(image)
+        self.assertEqual(len(before), 1)
+        state, entries = self.finished(self.ordered("shadowed", self.order(SECRET, image)))
+        self.assertEqual(state["status"], "ready", (state, entries))
+        self.assertEqual(self.named(image), before)
 
 
 if __name__ == "__main__":

@@ -267,8 +267,9 @@ Result<PullReport> pull_from(Store& store, const RegistryName& name, const Refer
   TRY_ASSIGN(std::string config, config_of(store, session, manifest.config));
   TRY_ASSIGN(const ImageConfig parsed, parse_image_config(config));
   TRY(check_config(parsed, manifest, options.platform));
+  if (options.named) report.reference = options.named(report.image_id);
   if (auto known = store.info(report.image_id); known.has_value() && known->rootfs) {
-    TRY(store.set_reference(reference, report.image_id));
+    TRY(store.set_reference(report.reference, report.image_id));
     return report;
   }
 
@@ -283,7 +284,7 @@ Result<PullReport> pull_from(Store& store, const RegistryName& name, const Refer
     content.layers.push_back({.blob = manifest.layers[i], .diff_id = parsed.diff_ids[i]});
   }
   TRY_ASSIGN(ImageInfo added, store.add_image(content, options.limits.unpack, progress.unpack));
-  TRY(store.set_reference(reference, added.record.id));
+  TRY(store.set_reference(report.reference, added.record.id));
   return report;
 }
 

@@ -36,6 +36,9 @@ struct PullOptions {
   policy::Settings settings;
   PullLimits limits;
   std::optional<Credentials> login;  // else what Docker's tools have for the registry
+  // What the image is called in the store, and by no other name at any time; empty: as it was asked
+  // for.
+  std::function<Reference(const std::string& image_id)> named;
 };
 
 // One layer's way. `index` counts from 0, the lowest layer.
