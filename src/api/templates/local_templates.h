@@ -147,8 +147,10 @@ class LocalTemplates final : public Templates, private BuildBook {
   io::Async<Status> trim_cache();
   io::Async<Status> forget_lost_uploads();
   io::Async<void> forget_name(std::string name);
-  // Takes the names of these images away, but those of builds that still go on.
+  // Takes the names of these images away, which nothing referred to a moment ago.
   io::Async<void> forget_images(std::vector<std::string> images);
+  // The names in the store that `is_meant` wants and nothing needs; takes them away.
+  io::Async<Status> forget_unneeded(std::function<bool(const maker::NamedImage& one)> is_meant);
   std::string token_of(const std::string& id, const std::string& hash, std::int64_t expires) const;
 
   // Ids of builds between the database and the queue.

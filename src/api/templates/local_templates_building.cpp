@@ -282,16 +282,11 @@ void LocalTemplates::note_end() {
 
 io::Async<void> LocalTemplates::forget_images(std::vector<std::string> images) {
   if (images.empty()) co_return;
-  auto remove = [&host = parts_.host, images = std::move(images),
-                 names = queue_.names()]() -> Status {
-    TRY_ASSIGN(const std::vector<maker::NamedImage> all, host.template_images());
-    return remove_names(host, all, [&](const maker::NamedImage& one) {
-      return std::ranges::find(images, one.image) == images.end() ||
-             std::ranges::find(names, one.name) != names.end();
-    });
+  auto is_meant = [images = std::move(images)](const maker::NamedImage& one) {
+    return std::ranges::find(images, one.image) != images.end();
   };
   // What stays is swept.
-  [[maybe_unused]] const Status removed = co_await parts_.loop.in_pool(std::move(remove));
+  [[maybe_unused]] const Status removed = co_await forget_unneeded(std::move(is_meant));
 }
 
 io::Async<void> LocalTemplates::forget_name(std::string name) {
@@ -325,11 +320,20 @@ io::Async<Status> LocalTemplates::settle() {
 }
 
 io::Async<Status> LocalTemplates::forget_unused_images() {
+  auto all = [](const maker::NamedImage&) { return true; };
+  co_return co_await forget_unneeded(std::move(all));
+}
+
+io::Async<Status> LocalTemplates::forget_unneeded(
+    std::function<bool(const maker::NamedImage& one)> is_meant) {
   // The names first: what comes to be needed afterwards is not among them, and of those that go on
-  // now the database knows only later.
+  // now the database knows only later. Two builds may make the same image, so that what nothing
+  // needed when it was chosen may be needed again.
   auto list = [&host = parts_.host] { return host.template_images(); };
   CO_TRY_ASSIGN(std::vector<maker::NamedImage> named,
                 co_await parts_.loop.in_pool(std::move(list)));
+  std::erase_if(named, [&](const maker::NamedImage& one) { return !is_meant(one); });
+  if (named.empty()) co_return Status();
   const std::vector<std::string> under_way = queue_.names();
   auto read = [](db::Database& database) { return db::Templates(database).images_of_any_team(); };
   CO_TRY_ASSIGN(std::vector<std::string> known, co_await parts_.database->with(std::move(read)));

@@ -6,10 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "api/exchange_for_test.h"
-#include "api/templates/script_host_for_test.h"
-#include "db/database_for_test.h"
-#include "db/sandboxes.h"
+#include "api/templates/local_templates_for_test.h"
 
 namespace caisson::api {
 namespace {
@@ -17,78 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-// Over a database of its own and a host that is played; the builder is a script that says at once
-// that it is done, or that it failed where the job has a step "fail".
-class LocalTemplatesTest : public db::DatabaseTest {
- protected:
-  LocalTemplatesTest() {
-    host_.script =
-        "case $job in\n"
-        "*'\"fail\"'*) echo '{\"failure\":\"exit status 2\",\"step\":\"1\"}' >&3;;\n"
-        "*'\"hang\"'*) read -r never <&4;;\n"
-        "*) echo '{\"image\":\"" +
-        std::string(64, 'a') +
-        "\"}' >&3;;\n"
-        "esac\n";
-  }
-
-  template <typename Body>
-  void with(Body body) {
-    io::Loop loop(2);
-    auto database =
-        std::make_shared<fleet::SharedDatabase>(loop, db::Database::open(path_).value());
-    LocalTemplates templates(
-        {.loop = loop,
-         .config = config_,
-         .database = database,
-         .host = host_,
-         .uploads = folder_.path() + "/uploads",
-         .upload_token = [](std::string_view what) { return "token-of-" + std::string(what); },
-         .quota = [this](std::string) -> io::Async<Result<fleet::Quota>> { co_return quota_; },
-         .room = nullptr});
-    of_loop_ = &loop;
-    auto whole = [](LocalTemplates& of, Body& inner) -> io::Async<void> {
-      const Status prepared = co_await of.prepare();
-      EXPECT_TRUE(prepared.has_value()) << prepared.error().message();
-      co_await inner(of);
-      co_await of.close();
-    };
-    run(loop, whole(templates, body));
-  }
-  static BuildOrder order(const std::string& command) {
-    BuildOrder made{.from_image = "base"};
-    made.steps = {{.type = "RUN", .args = {command}, .files_hash = "", .force = false}};
-    return made;
-  }
-  // Its last state.
-  static io::Async<BuildProgress> ended(LocalTemplates& of, std::string team, std::string id,
-                                        std::string build) {
-    for (;;) {
-      Result<BuildProgress> now = co_await of.progress(team, id, build, {});
-      EXPECT_TRUE(now.has_value());
-      if (!now.has_value() || (now->build.status != db::BuildStatus::kBuilding &&
-                               now->build.status != db::BuildStatus::kWaiting))
-        co_return now.value();
-      co_await io::Loop::sleep(std::chrono::milliseconds(5));
-    }
-  }
-  // A build of that name, to its end.
-  static io::Async<BuildProgress> built(LocalTemplates& of, std::string team, NewTemplate wanted,
-                                        BuildOrder what) {
-    Result<NewBuild> made = co_await of.create(team, std::move(wanted));
-    EXPECT_TRUE(made.has_value()) << made.error().message();
-    const std::string id = made->view.id, build = made->view.build_id;
-    const Status started = co_await of.start_build(team, id, build, std::move(what));
-    EXPECT_TRUE(started.has_value()) << started.error().message();
-    co_return co_await ended(of, team, id, build);
-  }
-
-  ScriptHost host_;
-  io::Loop* of_loop_ = nullptr;  // that goes on now
-  policy::ServerConfig config_;
-  fleet::Quota quota_ = fleet::quota_of(policy::ServerConfig(), {});
-};
 
 TEST_F(LocalTemplatesTest, WhatIsBuiltIsWhatASandboxIsMadeOf) {
   with([&](LocalTemplates& of) -> io::Async<void> {
@@ -318,82 +243,6 @@ TEST_F(Faults, AServerThatDiesBeforeItIsWrittenDownLeavesAFailedOne) {
     const auto found = co_await of.progress(ours_.id, made.view.id, made.view.build_id, {});
     EXPECT_EQ(found->build.status, db::BuildStatus::kError);
     EXPECT_TRUE(host_.named.empty());
-  });
-}
-
-TEST_F(LocalTemplatesTest, ASweepLeavesWhatGoesOn) {
-  with([&](LocalTemplates& of) -> io::Async<void> {
-    const auto made = co_await of.create(ours_.id, {.name = "tools"});
-    const std::string id = made->view.id, build = made->view.build_id;
-    const Status started = co_await of.start_build(ours_.id, id, build, order("hang"));
-    EXPECT_TRUE(started.has_value());
-    while (of.building(ours_.id) == 0) co_await io::Loop::sleep(std::chrono::milliseconds(1));
-    const std::string own = "caisson-template/" + id + ":" + build;
-    host_.named = {{own, "sha256:" + std::string(64, 'b')},
-                   {"caisson-template/x:y", "sha256:" + std::string(64, 'c')}};
-    const Status swept = co_await of.sweep();
-    EXPECT_TRUE(swept.has_value());
-    EXPECT_EQ(host_.named.size(), 1u);
-    EXPECT_EQ(host_.named.at(0).name, own);
-    const auto found = co_await of.progress(ours_.id, id, build, {});
-    EXPECT_EQ(found->build.status, db::BuildStatus::kBuilding);
-  });
-}
-
-TEST_F(LocalTemplatesTest, AnImageGoesWithTheLastSandboxThatUsedIt) {
-  with([&](LocalTemplates& of) -> io::Async<void> {
-    const std::string image = "sha256:" + std::string(64, 'd');
-    host_.named = {{"caisson-template/x:y", image}};
-    db::SandboxRow row{.id = "i1",
-                       .team_id = ours_.id,
-                       .template_id = "x",
-                       .alias = "",
-                       .image = image,
-                       .host_id = "h1"};
-    row.lifecycle = "{}";
-    const Status put = db::Sandboxes(database_).put(row);
-    EXPECT_TRUE(put.has_value()) << put.error().message();
-    const Status kept = co_await of.sweep();
-    EXPECT_TRUE(kept.has_value());
-    EXPECT_EQ(host_.named.size(), 1u);
-    EXPECT_TRUE(db::Sandboxes(database_).remove_of_any_team("i1").has_value());
-    const Status swept = co_await of.sweep();
-    EXPECT_TRUE(swept.has_value());
-    EXPECT_TRUE(host_.named.empty());
-  });
-}
-
-TEST_F(LocalTemplatesTest, OldBuildsGo) {
-  config_.builds.kept = 2;
-  with([&](LocalTemplates& of) -> io::Async<void> {
-    std::vector<std::string> failed;
-    for (int i = 0; i < 4; ++i) {
-      const BuildProgress one = co_await built(of, ours_.id, {.name = "tools"}, order("fail"));
-      failed.push_back(one.build.id);
-      // Of builds of one moment it is not said which is the older one.
-      co_await io::Loop::sleep(std::chrono::milliseconds(2));
-    }
-    const BuildProgress ready = co_await built(of, ours_.id, {.name = "tools"}, order("make"));
-    const Status swept = co_await of.sweep();
-    EXPECT_TRUE(swept.has_value());
-    const auto details = co_await of.details(ours_.id, "tools");
-    std::vector<std::string> left;
-    for (const db::Build& build : details->builds) left.push_back(build.id);
-    EXPECT_THAT(left, ElementsAre(ready.build.id, failed[3], failed[2]));
-  });
-}
-
-TEST_F(LocalTemplatesTest, TheCacheIsBoundedAfterBuilds) {
-  config_.builds.cache = 5ull << 30;
-  config_.builds.cache_ms = 7'200'000;
-  with([&](LocalTemplates& of) -> io::Async<void> {
-    of_loop_->spawn(of.keep_house([](const Error& error) { ADD_FAILURE() << error.message(); }));
-    const auto count = [this] { return host_.asked_to_trim(); };
-    while (count() < 2) co_await io::Loop::sleep(std::chrono::milliseconds(2));
-    const std::size_t before = count();
-    co_await built(of, ours_.id, {.name = "tools"}, order("make"));
-    while (count() == before) co_await io::Loop::sleep(std::chrono::milliseconds(2));
-    EXPECT_EQ(host_.trimmed.back(), (maker::CacheBound{.bytes = 5ull << 30, .seconds = 7200}));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ class ScriptHost final : public maker::Host {
   std::string script;  // empty: no builder can be started
   std::vector<maker::NamedImage> named;
   std::vector<maker::CacheBound> trimmed;  // what was asked for, in order
+  std::function<void()> on_list;           // called before the names are listed, on any thread
 
   ~ScriptHost() override {
     for (const pid_t pid : builders_) {
@@ -55,6 +57,7 @@ class ScriptHost final : public maker::Host {
     return builder;
   }
   Result<std::vector<maker::NamedImage>> template_images() override {
+    if (on_list) on_list();
     const std::lock_guard lock(mutex_);
     return named;
   }
