@@ -37,7 +37,7 @@ struct BuildTask {
   std::string team, template_id, build_id;
   build::TemplateJob job;
   std::vector<std::string> archive_paths;  // of the job's archives, in their order
-  // Of the sandboxes that will be made of it.
+  // Of the sandbox that the start command is tried in; the image is the queue's to say.
   fleet::Recipe recipe;
   fleet::StartCommand start;
 };

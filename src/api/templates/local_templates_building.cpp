@@ -43,6 +43,14 @@ Status remove_names(maker::Host& host, const std::vector<maker::NamedImage>& all
   return {};
 }
 
+// What it starts is tried in a sandbox that is no more than one which the team could have.
+Status allow_trial(const fleet::Quota& quota, fleet::Recipe recipe, BuildTask& task) {
+  TRY_ASSIGN(task.recipe, fleet::recipe_within(quota, std::move(recipe), fleet::Limits::kUsual));
+  if (quota.privileges == policy::Privileges::kNone)
+    task.recipe.privileges = policy::Privileges::kNone;
+  return {};
+}
+
 // The lower of what somebody asks for and may have; nullopt is unlimited.
 std::uint64_t at_most(std::uint64_t size, policy::LimitValue most) {
   return most.has_value() ? std::min(size, *most) : size;
@@ -211,9 +219,9 @@ io::Async<Status> LocalTemplates::start_build(std::string team, std::string id, 
   task.job.memory = at_most(found.size.memory, quota.memory_bytes);
   task.job.disk = quota.disk_bytes;
   task.job.login = std::move(order.login);
-  task.recipe = recipe_of(found);
   task.start = start_of(found);
-  const Status added = queue_.add(task);
+  Status added = allow_trial(quota, recipe_of(found), task);
+  if (added.has_value()) added = queue_.add(task);
   if (!added.has_value()) co_await failed(std::move(task), "base", added.error().message());
   co_return Status();
 }

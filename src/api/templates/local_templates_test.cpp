@@ -266,6 +266,34 @@ TEST_F(LocalTemplatesTest, ATeamsQuotaHoldsForItsBuilds) {
   });
 }
 
+TEST_F(LocalTemplatesTest, ATeamsQuotaHoldsForTheTrialOfWhatItStarts) {
+  config_.defaults.disk = 1ull << 30;
+  config_.defaults.pids = 1000;
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    const auto made = co_await of.create(ours_.id, {.name = "tools", .cpus = 2});
+    // It has less by now than when it made the build.
+    quota_ = fleet::Quota{.cpu_milli = 500,
+                          .memory_bytes = 256ull << 20,
+                          .disk_bytes = 1ull << 20,
+                          .pids = 64,
+                          .privileges = policy::Privileges::kNone};
+    BuildOrder what = order("make");
+    what.start_command = "sleep infinity";
+    const Status started =
+        co_await of.start_build(ours_.id, made->view.id, made->view.build_id, std::move(what));
+    EXPECT_TRUE(started.has_value());
+    const BuildProgress done = co_await ended(of, ours_.id, made->view.id, made->view.build_id);
+    EXPECT_THAT(done.build.failure, HasSubstr("makes no sandboxes"));
+    EXPECT_EQ(host_.asked_for.size(), 1u);
+    EXPECT_EQ(host_.asked_for.at(0), (maker::Recipe{.image = "sha256:" + std::string(64, 'a'),
+                                                    .cpu_milli = 500,
+                                                    .memory_bytes = 256ull << 20,
+                                                    .disk_bytes = 1ull << 20,
+                                                    .pids = 64,
+                                                    .privileges = policy::Privileges::kNone}));
+  });
+}
+
 TEST_F(LocalTemplatesTest, MoreBuildsThanATeamMayHaveAreRefused) {
   config_.builds.team_most = 1;
   with([&](LocalTemplates& of) -> io::Async<void> {

@@ -23,6 +23,7 @@ class ScriptHost final : public maker::Host {
   std::string script;  // empty: no builder can be started
   std::vector<maker::NamedImage> named;
   std::vector<maker::CacheBound> trimmed;  // what was asked for, in order
+  std::vector<maker::Recipe> asked_for;    // sandboxes, none of which was made
   std::function<void()> on_list;           // called before the names are listed, on any thread
 
   ~ScriptHost() override {
@@ -78,7 +79,9 @@ class ScriptHost final : public maker::Host {
     return trimmed.size();
   }
 
-  Result<maker::Made> make(const maker::Recipe&) override {
+  Result<maker::Made> make(const maker::Recipe& recipe) override {
+    const std::lock_guard lock(mutex_);
+    asked_for.push_back(recipe);
     return fail(Error::precondition("this host makes no sandboxes now"));
   }
   Result<Fd> connect(const std::string& id) override { return fail(Error::not_found(id)); }
