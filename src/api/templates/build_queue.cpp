@@ -97,7 +97,9 @@ struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
   BuildBook& book;
   std::deque<Row> waiting;  // in the order in which the teams came
   std::vector<Held> running;
-  // When teams that wait or run had their last turn: how many turns there had been then.
+  // When teams that wait or run had their last turn, on a clock that every turn moves on by two.
+  // Who has come since goes just before the one of that turn and after all others: were it before
+  // them all, two that come again and again would keep a third from ever having its turn.
   std::map<std::string, std::uint64_t, std::less<>> turns;
   std::uint64_t turns_total = 0;
   bool closed = false;
@@ -167,8 +169,7 @@ std::deque<BuildQueue::State::Row>::iterator BuildQueue::State::next_row(
   for (auto row = waiting.begin(); row != waiting.end(); ++row) {
     const std::size_t going_on = count_running(row->team);
     if (must_wait.contains(row->team) || going_on >= options.team_at_once) continue;
-    const auto turn = turns.find(row->team);
-    const std::pair rank(going_on, turn == turns.end() ? 0 : turn->second);
+    const std::pair rank(going_on, turns.at(row->team));
     if (next != waiting.end() && rank >= least) continue;
     next = row;
     least = rank;
@@ -217,7 +218,7 @@ io::Async<std::set<std::string>> BuildQueue::State::begin_what_may() {
     running.push_back(std::move(row->builds.front()));
     row->builds.pop_front();
     if (row->builds.empty()) waiting.erase(row);
-    turns[team] = ++turns_total;
+    turns[team] = 2 * ++turns_total + 1;
     loop.spawn(run(shared_from_this(), running.back()));
   }
   co_return must_wait;
@@ -398,6 +399,7 @@ Status BuildQueue::add(BuildTask task) {
   auto row = state_->row_of(task.team);
   if (row == state_->waiting.end())
     row = state_->waiting.insert(row, State::Row{.team = task.team, .builds = {}});
+  state_->turns.try_emplace(task.team, 2 * state_->turns_total);
   row->builds.push_back(std::make_shared<State::Entry>(state_->loop, std::move(task)));
   state_->begin_next();
   return {};

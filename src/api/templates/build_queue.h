@@ -1,9 +1,10 @@
 // The builds of templates that a server has under way: so many at a time, of them so many of one
 // team, each in a process of its own and in a bounded time; the others wait.
 //
-// Teams take turns: next is who has the fewest that go on, then who had no turn for longest, so
-// that whoever has ordered a hundred builds lets another team's first one pass; each team's own go
-// in the order in which they came. One that goes on also counts as a sandbox of its team's
+// Teams take turns: next is who has the fewest that go on, then who had no turn for longest, where
+// one that was away passes the last who had one and no other. So whoever has ordered a hundred
+// builds lets another team's first one pass, and nobody is passed for ever; each team's own go in
+// the order in which they came. One that goes on also counts as a sandbox of its team's
 // (fleet/quota.h); where the team has as many as it may, its builds wait for one to end, for as
 // long as a build may take.
 //

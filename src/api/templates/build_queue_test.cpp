@@ -216,6 +216,33 @@ TEST_F(BuildQueueTest, WhoHadATurnLetsPassWhoHadNone) {
   });
 }
 
+TEST_F(BuildQueueTest, TeamsThatComeAgainAndAgainDoNotPassOneThatWaitsForEver) {
+  BuildQueue::Options chosen = options(kBegins);
+  chosen.at_once = 1;
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    const auto add = [&](const std::string& team, const std::string& build) {
+      BuildTask made = task(build, "template-" + build);
+      made.team = team;
+      EXPECT_TRUE(queue.add(std::move(made)));
+    };
+    add("c", "c1");
+    add("c", "c2");
+    std::vector<std::string> order;
+    // Two others have one each that waits whenever the other one's goes on, and never more.
+    for (const auto& [team, build] :
+         std::vector<std::pair<std::string, std::string>>{{"a", "a1"}, {"b", "b1"}, {"a", "a2"}}) {
+      while (book.said.size() < 2 * order.size() + 1) co_await book.changed.wait();
+      order.push_back(book.said.back().substr(0, 2));
+      add(team, build);
+      queue.cancel("template-" + order.back(), "enough");
+    }
+    while (book.said.size() < 2 * order.size() + 1) co_await book.changed.wait();
+    order.push_back(book.said.back().substr(0, 2));
+    EXPECT_THAT(order, ElementsAre("c1", "a1", "c2", "b1"));
+    co_await queue.close("over");
+  });
+}
+
 TEST_F(BuildQueueTest, WhereItWasBusyForLongTheStoreGetsAMoment) {
   BuildQueue::Options chosen = options(kBegins);
   chosen.at_once = 2;
