@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/templates/build_process.h"
+#include "api/templates/store_moment.h"
 #include "fleet/trial.h"
 #include "io/latch.h"
 #include "io/race.h"
@@ -73,7 +74,12 @@ class Said {
 
 struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
   State(io::Loop& owner, maker::Host& maker, Options chosen, BuildBook& to)
-      : loop(owner), host(maker), options(std::move(chosen)), book(to), changed(owner) {}
+      : loop(owner),
+        host(maker),
+        options(std::move(chosen)),
+        book(to),
+        changed(owner),
+        moment(options.busy_for, options.rest_for) {}
 
   struct Entry {
     Entry(io::Loop& on, BuildTask what) : task(std::move(what)), stop(on) {}
@@ -106,11 +112,9 @@ struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
   io::Event changed;
   bool begins = false, begins_again = false;
   bool looks_again = false;
-  io::Clock::time_point busy_since;  // while any go on
+  StoreMoment moment;
 
-  bool must_rest() const {
-    return !running.empty() && io::Clock::now() - busy_since >= options.busy_for;
-  }
+  bool must_rest() { return !running.empty() && moment.is_due(io::Clock::now()); }
   std::size_t count_waiting() const;
   std::size_t count_running(std::optional<std::string_view> team) const;
   std::deque<Row>::iterator row_of(std::string_view team);
@@ -123,6 +127,8 @@ struct BuildQueue::State : std::enable_shared_from_this<BuildQueue::State> {
   static io::Async<void> begin_in_turn(std::shared_ptr<State> self);
   // The teams that must wait for room.
   io::Async<std::set<std::string>> begin_what_may();
+  // What is next of each team waits for the store's moment.
+  io::Async<void> say_rest();
   // Tells the team's next one what it waits for.
   io::Async<void> make_wait(std::string team, Error reason);
   // After a while, for those that must wait.
@@ -192,7 +198,8 @@ io::Async<void> BuildQueue::State::begin_in_turn(std::shared_ptr<State> self) {
   std::set<std::string> must_wait;
   while (std::exchange(self->begins_again, false)) must_wait = co_await self->begin_what_may();
   self->begins = false;
-  if (must_wait.empty() || self->looks_again || self->closed) co_return;
+  const bool waits = !must_wait.empty() || (self->must_rest() && !self->waiting.empty());
+  if (!waits || self->looks_again || self->closed) co_return;
   self->looks_again = true;
   self->loop.spawn(look_again(self, std::move(must_wait)));
 }
@@ -214,14 +221,25 @@ io::Async<std::set<std::string>> BuildQueue::State::begin_what_may() {
     // It may have been cancelled meanwhile.
     const auto row = row_of(team);
     if (closed || row == waiting.end()) continue;
-    if (running.empty()) busy_since = io::Clock::now();
+    if (running.empty()) moment.had(io::Clock::now());
     running.push_back(std::move(row->builds.front()));
     row->builds.pop_front();
     if (row->builds.empty()) waiting.erase(row);
     turns[team] = 2 * ++turns_total + 1;
     loop.spawn(run(shared_from_this(), running.back()));
   }
+  if (must_rest()) co_await say_rest();
   co_return must_wait;
+}
+
+io::Async<void> BuildQueue::State::say_rest() {
+  std::vector<std::string> teams;
+  for (const Row& row : waiting) teams.push_back(row.team);
+  const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(moment.patience());
+  for (const std::string& team : teams)
+    co_await make_wait(team, Error::exhausted("the builds that go on end first, so that the store "
+                                              "can be tidied; " +
+                                              seconds_text(most) + " at most"));
 }
 
 io::Async<void> BuildQueue::State::make_wait(std::string team, Error reason) {

@@ -9,8 +9,8 @@
 // long as a build may take.
 //
 // The store lets go of nothing while anybody builds. Where for long no moment was without a build,
-// the next ones wait until those that go on have ended: their builders sweep the store at their
-// end, of which the last one's finds nobody at work.
+// the next ones wait until those that go on have ended (store_moment.h): their builders sweep the
+// store at their end, of which the last one's finds nobody at work.
 //
 // A build goes through the builder (build_process.h); then what the template starts is tried in a
 // sandbox (fleet/trial.h). What it says and how it ends is told to a Book as it happens. Belongs to
@@ -67,6 +67,8 @@ class BuildQueue {
     std::chrono::milliseconds look_every = std::chrono::seconds(1);
     // So long builds may go on without a moment in which there is none.
     std::chrono::milliseconds busy_for = std::chrono::hours(1);
+    // And so long the others wait then, the first time.
+    std::chrono::milliseconds rest_for = std::chrono::minutes(10);
     // Of what a template starts, when it is tried.
     std::chrono::milliseconds ready_time = std::chrono::minutes(9);
     std::chrono::milliseconds watch_time = std::chrono::seconds(2);

@@ -250,11 +250,29 @@ TEST_F(BuildQueueTest, WhereItWasBusyForLongTheStoreGetsAMoment) {
   with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
     EXPECT_TRUE(queue.add(task("b1", "t1")));
     EXPECT_TRUE(queue.add(task("b2", "t2")));
-    while (book.said.empty()) co_await book.changed.wait();
+    while (book.said.size() < 2) co_await book.changed.wait();
     EXPECT_EQ(queue.running(std::nullopt), 1u);
     queue.cancel("t1", "enough");
-    while (book.said.size() < 3) co_await book.changed.wait();
-    EXPECT_THAT(book.said, ElementsAre("b1: began", "b1: enough", "b2: began"));
+    while (book.said.size() < 4) co_await book.changed.wait();
+    EXPECT_THAT(book.said, ElementsAre(HasSubstr("b2: waiting: the builds that go on end first"),
+                                       "b1: began", "b1: enough", "b2: began"));
+    co_await queue.close("over");
+  });
+}
+
+TEST_F(BuildQueueTest, TheStoresMomentIsNotWaitedForForEver) {
+  BuildQueue::Options chosen = options(kBegins);
+  chosen.at_once = 2;
+  chosen.busy_for = milliseconds(20);
+  chosen.rest_for = milliseconds(20);
+  chosen.look_every = milliseconds(2);
+  with_queue(chosen, [](BuildQueue& queue, MemoryBook& book) -> io::Async<void> {
+    EXPECT_TRUE(queue.add(task("b1", "t1")));
+    while (book.said.empty()) co_await book.changed.wait();
+    co_await io::Loop::sleep(milliseconds(20));
+    EXPECT_TRUE(queue.add(task("b2", "t2")));
+    while (book.said.back() != "b2: began") co_await book.changed.wait();
+    EXPECT_EQ(queue.running(std::nullopt), 2u);
     co_await queue.close("over");
   });
 }
