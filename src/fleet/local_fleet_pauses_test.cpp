@@ -326,6 +326,31 @@ TEST_F(LocalFleetTest, AResumeWhoseStartCommandFailsLeavesItPausedWithItsFiles) 
   });
 }
 
+TEST_F(LocalFleetTest, AResumeThatNeitherStartsNorStopsEndsIt) {
+  start_ = {.command = "serve", .ready = "check", .label = "label"};
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const std::string id = (*made)->view().id;
+    const auto paused = co_await fleet.pause("team", id, Keep::kFiles);
+    EXPECT_TRUE(paused.has_value());
+    test.host_.set_failing({"serve", "check"});
+    test.host_.refuse(ControlOperation::kReboot);
+    const auto resumed = co_await fleet.connect("team", id, seconds(60), Resume::kWhatWasKept);
+    EXPECT_EQ(resumed.error().code(), Code::kFailedPrecondition);
+    EXPECT_TRUE((*made)->ended());
+    EXPECT_EQ(fleet.find("team", id), nullptr);
+    const bool shut =
+        co_await until([&] { return test.host_.asked(id).back() == ControlOperation::kShutdown; });
+    EXPECT_TRUE(shut);
+    const bool forgotten = co_await until([&] { return test.kept_.empty(); });
+    EXPECT_TRUE(forgotten);
+    const auto events = co_await fleet.events("team", id, {});
+    EXPECT_EQ(events->back().message,
+              "the sandbox did not boot anew after its start command failed, and was ended");
+    EXPECT_EQ(events->back().fields.at("error"), "not on this host");
+  });
+}
+
 TEST_F(LocalFleetTest, ASnapshotIsOfTheImageThatItWasMadeFrom) {
   with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     auto made = co_await fleet.create("team", kBase);

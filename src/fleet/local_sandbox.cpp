@@ -251,7 +251,14 @@ io::Async<Status> LocalSandbox::start_again(milliseconds reboot_time) {
        {{"error", started.error().message()}});
   // As it was, with what is left of it: its files. Whoever resumes it again tries again.
   view_.paused_keeps = Keep::kFiles;
-  std::ignore = co_await boot_anew(State::kPaused, reboot_time);
+  const Status stopped = co_await boot_anew(State::kPaused, reboot_time);
+  if (!stopped.has_value() && !ended_) {
+    // It would go on, half started, while everybody takes it for paused.
+    note(Event::Level::kError,
+         "the sandbox did not boot anew after its start command failed, and was ended",
+         {{"error", stopped.error().message()}});
+    kill();
+  }
   co_return started;
 }
 
