@@ -48,14 +48,10 @@ Status rename_path(const proto::FieldReader& fields) {
   if (source.guarded()) {
     TRY(check_source(source, target, status));
     TRY(target.check_new());
-    struct stat replaced{};
-    if (::fstatat(target.directory(), target.name(), &replaced, AT_SYMLINK_NOFOLLOW) == 0)
-      TRY(target.check_removal(replaced));
   }
-  if (::renameat2(source.directory(), source.name(), target.directory(), target.name(),
-                  exclusive != 0 ? RENAME_NOREPLACE : 0) != 0)
-    return fail_errno("rename " + from + " to " + to);
-  return {};
+  return target.take_name(source.directory(), source.name(),
+                          exclusive != 0 ? Place::Existing::kKeep : Place::Existing::kReplace,
+                          "rename " + from + " to " + to);
 }
 
 }  // namespace caisson::guest

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 
 namespace caisson::guest {
 namespace {
@@ -145,6 +146,25 @@ Status Place::check_removal(const struct stat& status) const {
   for (const uid_t planter : planters_)
     if (above.st_uid != planter && status.st_uid != planter) return refuse(planter);
   return {};
+}
+
+Status Place::take_name(int from_directory, const char* from, Existing existing,
+                        const std::string& what) const {
+  constexpr int kTries = 32;  // each time somebody has made or removed it in between
+  for (int left = kTries;; --left) {
+    bool must_be_new = existing == Existing::kKeep;
+    if (!planters_.empty()) {
+      struct stat old{};
+      const bool there = ::fstatat(directory(), name(), &old, AT_SYMLINK_NOFOLLOW) == 0;
+      if (!there && errno != ENOENT) return fail_errno("stat " + path_);
+      if (there) TRY(check_removal(old));
+      must_be_new = must_be_new || !there;
+    }
+    if (::renameat2(from_directory, from, directory(), name(),
+                    must_be_new ? RENAME_NOREPLACE : 0) == 0)
+      return {};
+    if (errno != EEXIST || existing == Existing::kKeep || left == 1) return fail_errno(what);
+  }
 }
 
 Status Place::check_emptying(const struct stat& directory) const {

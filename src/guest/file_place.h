@@ -46,6 +46,12 @@ class Place {
   // Whether they may remove or replace the entry `status` there: in a directory with the sticky bit
   // it takes more than the right to write.
   Status check_removal(const struct stat& status) const;
+  // Renames `from` to the place. What is there is replaced, where they may remove it and `existing`
+  // says so; what somebody makes there meanwhile is looked at too. `what`: for errors, of which
+  // EEXIST is one.
+  enum class Existing : std::uint8_t { kReplace, kKeep };
+  Status take_name(int from_directory, const char* from, Existing existing,
+                   const std::string& what) const;
   // Whether they may remove whatever that directory, in or below the place, has in it.
   Status check_emptying(const struct stat& directory) const;
   // Whether that file may be given to somebody else: it is reached by one name alone, and through

@@ -126,7 +126,10 @@ Status replace_file(const Place& place, const WriteOptions& options,
   TRY_ASSIGN(const auto old, status_at(place));
   if (old && !S_ISREG(old->st_mode))
     return fail(Error::precondition(path + " is not a regular file"));
-  if (old) TRY(place.check_existing(*old));
+  if (old) {
+    TRY(place.check_existing(*old));
+    TRY(place.check_removal(*old));  // since it will be
+  }
   TRY(place.check_new());
   if (old && !options.mode) mode = old->st_mode & 0777;
   TRY_ASSIGN(const std::string temporary, temporary_name(place.name()));
@@ -139,10 +142,9 @@ Status replace_file(const Place& place, const WriteOptions& options,
     TRY(options.owner.give(file.get(), path));
     TRY(set_modified(file.get(), options, path));
     if (::fchmod(file.get(), mode) != 0) return fail_errno("chmod " + path);
-    if (::renameat2(place.directory(), temporary.c_str(), place.directory(), place.name(),
-                    options.exclusive ? RENAME_NOREPLACE : 0) != 0)
-      return fail_errno("rename to " + path);
-    return {};
+    return place.take_name(place.directory(), temporary.c_str(),
+                           options.exclusive ? Place::Existing::kKeep : Place::Existing::kReplace,
+                           "rename to " + path);
   };
   Status status = write();
   if (!status) ::unlinkat(place.directory(), temporary.c_str(), 0);

@@ -248,6 +248,47 @@ TEST_F(Planted, AnothersFileInAStickyDirectoryStays) {
   EXPECT_EQ(contents(root_ + "/shared/f"), "root's");
 }
 
+TEST_F(Planted, AnothersFileInAStickyDirectoryIsNotReplacedThoughAllMayWriteIt) {
+  write(root_ + "/shared/f", "root's");
+  ASSERT_EQ(::chmod((root_ + "/shared/f").c_str(), 0666), 0);
+  plant("../shared", "/own/all");
+  plant("../shared/f", "/own/file");
+  for (const char* path : {"/own/all/f", "/own/file"})
+    EXPECT_EQ(put(path, 1), root_ + path + refusal_);
+  ASSERT_EQ(put("/own/part"), "");
+  EXPECT_EQ(run(owned(FileOperation::kCompose, root_ + "/own/all/f")
+                    .put(Tag::kSource, root_ + "/own/part"))
+                .error_text(),
+            root_ + "/own/all/f" + refusal_);
+  EXPECT_EQ(contents(root_ + "/shared/f"), "root's");
+  EXPECT_EQ(owner(root_ + "/shared/f"), "0:0");
+  // His own there he may replace, and make new ones.
+  write(root_ + "/shared/his", "old");
+  ASSERT_EQ(::chown((root_ + "/shared/his").c_str(), kUser, kUser), 0);
+  for (const char* name : {"his", "new"}) {
+    EXPECT_EQ(put("/own/all/" + std::string(name), 1), "");
+    EXPECT_EQ(contents(root_ + "/shared/" + name), "new");
+  }
+}
+
+TEST_F(Planted, NothingIsReplacedWhereNothingMayBe) {
+  plant("../shared", "/own/all");
+  write(root_ + "/shared/his", "old");
+  ASSERT_EQ(::chown((root_ + "/shared/his").c_str(), kUser, kUser), 0);
+  ASSERT_EQ(put("/own/f"), "");
+  const auto move = [&](const std::string& to) {
+    return run(owned(FileOperation::kRename, root_ + "/own/f")
+                   .put(Tag::kTarget, to)
+                   .put_u8(Tag::kExclusive, 1))
+        .error_text();
+  };
+  const std::string taken = root_ + "/own/all/his";
+  EXPECT_EQ(move(taken), "rename " + root_ + "/own/f to " + taken + ": File exists");
+  EXPECT_EQ(contents(root_ + "/shared/his"), "old");
+  EXPECT_EQ(move(root_ + "/own/all/new"), "");
+  EXPECT_EQ(contents(root_ + "/shared/new"), "new");
+}
+
 TEST_F(Planted, AnothersDirectoryIsNotEmptiedWhereTheirUserCouldNot) {
   // He may write to the directory that it is in, and could remove it, were it empty.
   ASSERT_EQ(::chmod((root_ + "/shared").c_str(), 0777), 0);
