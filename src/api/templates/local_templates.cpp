@@ -38,7 +38,7 @@ BuildQueue::Options queue_options(const LocalTemplates::Parts& parts) {
 Uploads::Limits upload_limits(const policy::ServerConfig& config) {
   const std::uint64_t most = config.builds.upload.value_or(1ull << 50);
   return {.file = most,
-          .team = most * kUploadsOfTeam,
+          .team = std::max(most, Uploads::kLeastCounted) * kUploadsOfTeam,
           .total = config.builds.uploads.value_or(std::numeric_limits<std::uint64_t>::max())};
 }
 

@@ -31,7 +31,7 @@ class UploadsTest : public testing::Test {
     ASSERT_TRUE((*upload)->append(text).has_value());
     ASSERT_TRUE((*upload)->keep().has_value());
   }
-  void age(const char* path, int hours) const {
+  void age(const std::string& path, int hours) const {
     std::filesystem::last_write_time(
         folder_ + path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
   }
@@ -43,6 +43,7 @@ class UploadsTest : public testing::Test {
   }
 
   std::string folder_;
+  const std::string two_blocks_ = std::string(8192, 'x');
 };
 
 TEST_F(UploadsTest, WhatIsKeptIsFoundUnderItsTemplateAndHash) {
@@ -83,31 +84,61 @@ TEST_F(UploadsTest, MoreThanAllowedIsRefused) {
 }
 
 TEST_F(UploadsTest, WhatWasUsedLongestAgoMakesRoom) {
-  const Uploads all = uploads({.file = 10, .team = 10, .total = 100});
-  put(all, ours("t1"), "h1", "12345");
-  put(all, ours("t2"), "h2", "12345");
+  const Uploads all = uploads({.file = 8192, .team = 16384, .total = 1 << 20});
+  put(all, ours("t1"), "h1", two_blocks_);
+  put(all, ours("t2"), "h2", two_blocks_);
   age("/all/ours/t1/h1", 2);
   age("/all/ours/t2/h2", 3);
   EXPECT_TRUE(all.find(ours("t2"), "h2").has_value());  // which is a use
-  put(all, ours("t3"), "h3", "12345");
+  put(all, ours("t3"), "h3", two_blocks_);
   EXPECT_FALSE(all.find(ours("t1"), "h1").has_value());
   EXPECT_TRUE(all.find(ours("t2"), "h2").has_value());
   EXPECT_TRUE(all.find(ours("t3"), "h3").has_value());
 }
 
 TEST_F(UploadsTest, NoTeamPushesOutWhatAnotherSent) {
-  const Uploads all = uploads({.file = 10, .team = 100, .total = 20});
-  put(all, theirs("t9"), "h9", "12345");
+  const Uploads all = uploads({.file = 8192, .team = 1 << 20, .total = 5 * 8192});
+  put(all, theirs("t9"), "h9", two_blocks_);
   age("/all/theirs/t9/h9", 9);
-  for (const char* hash : {"h1", "h2", "h3", "h4"}) put(all, ours("t1"), hash, "12345");
+  for (const char* hash : {"h1", "h2", "h3", "h4", "h5"}) put(all, ours("t1"), hash, two_blocks_);
   // However long ago: they have less.
   EXPECT_TRUE(all.find(theirs("t9"), "h9").has_value());
-  EXPECT_EQ(files(), 4u);
+  EXPECT_EQ(files(), 4u);  // and some room for the next one
   // Of their own they have no more than a team may.
-  const Uploads small = uploads({.file = 10, .team = 10, .total = 100});
-  put(small, theirs("t8"), "h8", "12345");
+  const Uploads small = uploads({.file = 8192, .team = 16384, .total = 1 << 20});
+  put(small, theirs("t8"), "h8", two_blocks_);
   EXPECT_EQ(small.owners().size(), 3u);
   EXPECT_EQ(files(), 4u);  // two of each team
+}
+
+TEST_F(UploadsTest, EmptyFilesAreBoundedToo) {
+  const Uploads few =
+      uploads({.file = 1 << 20, .team = 1 << 20, .total = 1 << 20, .team_files = 3});
+  for (int i = 0; i < 8; ++i) {
+    put(few, ours("t1"), "h" + std::to_string(i), "");
+    age("/all/ours/t1/h" + std::to_string(i), 10 - i);
+  }
+  EXPECT_EQ(files(), 3u);
+  EXPECT_TRUE(few.find(ours("t1"), "h7").has_value());
+  // Each counts as a block.
+  const Uploads small = uploads({.file = 4096, .team = 2 * 4096, .total = 1 << 20});
+  EXPECT_EQ(files(), 2u);
+  put(small, theirs("t2"), "h1", "");
+  put(small, theirs("t2"), "h2", "x");
+  put(small, theirs("t2"), "h3", "");
+  EXPECT_EQ(files(), 4u);
+}
+
+TEST_F(UploadsTest, WhatGoesMakesRoomForOthers) {
+  const Uploads all = uploads({.file = 8192, .team = 1 << 20, .total = 4 * 8192});
+  for (const char* hash : {"h1", "h2", "h3"}) put(all, ours("t1"), hash, two_blocks_);
+  all.forget(ours("t1"));
+  for (const char* hash : {"h1", "h2", "h3", "h4"}) put(all, theirs("t2"), hash, two_blocks_);
+  EXPECT_EQ(files(), 4u);
+  // Nor do those that a server found when it started count twice.
+  const Uploads again = uploads({.file = 8192, .team = 1 << 20, .total = 5 * 8192});
+  put(again, ours("t1"), "h1", two_blocks_);
+  EXPECT_EQ(files(), 5u);
 }
 
 TEST_F(UploadsTest, WhatIsSentToATemplateThatGoesIsLeftNowhere) {
