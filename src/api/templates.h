@@ -92,7 +92,9 @@ class Templates {
   // Those of the team and those that are public.
   virtual io::Async<Result<std::vector<TemplateView>>> list(std::string team) = 0;
 
-  // A build that waits for its order; makes the template where there is none of that name.
+  // A build that waits for its order; makes the template where there is none of that name. Error:
+  // resource_exhausted where the team has as many of them, or of builds that are not finished, as
+  // it may.
   virtual io::Async<Result<NewBuild>> create(std::string team, NewTemplate wanted) = 0;
   // Errors: failed_precondition where the build has begun already, resource_exhausted where too
   // many wait.

@@ -306,6 +306,14 @@ Result<std::uint64_t> Templates::count_snapshots(std::string_view team_id) {
   return static_cast<std::uint64_t>(query.get<std::int64_t>(0));
 }
 
+Result<std::uint64_t> Templates::count_built(std::string_view team_id) {
+  TRY_ASSIGN(Query query, sqlite_.query("SELECT count(*) FROM templates WHERE team_id = ? AND "
+                                        "source_sandbox IS NULL",
+                                        team_id));
+  TRY(query.next());
+  return static_cast<std::uint64_t>(query.get<std::int64_t>(0));
+}
+
 Result<std::vector<TagInfo>> Templates::tags(std::string_view team_id, std::string_view id) {
   TRY(find(team_id, id));
   TRY_ASSIGN(Query query, sqlite_.query("SELECT tag, build_id, set_ms FROM template_tags WHERE "

@@ -122,6 +122,8 @@ class Templates {
                                      std::int64_t now_ms);
 
   Result<std::uint64_t> count_snapshots(std::string_view team_id);
+  // Those that are no snapshots.
+  Result<std::uint64_t> count_built(std::string_view team_id);
 
   // By tag.
   Result<std::vector<TagInfo>> tags(std::string_view team_id, std::string_view id);

@@ -422,6 +422,8 @@ constexpr std::array kFields = {
         {"max_connections", "--max-connections", "COUNT", "Connections of clients at a time."}),
     count<[](auto& c) -> auto& { return c.max_snapshots; }, 1, 1'000'000>(
         {"max_snapshots", "--max-snapshots", "COUNT", "Snapshots that a team may have."}),
+    count<[](auto& c) -> auto& { return c.max_templates; }, 1, 1'000'000>(
+        {"max_templates", "--max-templates", "COUNT", "Templates that a team may have built."}),
     count<[](auto& c) -> auto& { return c.threads; }, 1, 256>(
         {"threads", "--threads", "COUNT", "Threads for work that blocks."}),
     choice<[](auto& c) -> auto& { return c.log_level; }, kLevelNames>(

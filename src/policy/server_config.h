@@ -39,6 +39,7 @@
 //   max_paused: 1000                    whose memory is kept, of all teams; else as max_sandboxes
 //   max_connections: 10000
 //   max_snapshots: 1000                 that a team may have
+//   max_templates: 1000                 likewise, which it has built or is about to
 //   threads: 4                          for work that blocks
 //   log_level: info
 //
@@ -132,6 +133,7 @@ struct ServerConfig {
   std::optional<std::uint32_t> max_paused;  // nullopt: as max_sandboxes
   std::uint32_t max_connections = 10'000;
   std::uint32_t max_snapshots = 1000;  // of a team
+  std::uint32_t max_templates = 1000;  // of a team
   std::uint32_t threads = 4;
   LogLevel log_level = LogLevel::kInfo;
   bool operator==(const ServerConfig&) const = default;

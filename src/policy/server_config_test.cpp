@@ -52,6 +52,7 @@ max_sandboxes: 50
 max_paused: 0
 max_connections: 60
 max_snapshots: 70
+max_templates: 80
 threads: 2
 log_level: debug
 )";
@@ -93,6 +94,7 @@ TEST(ServerConfig, IsRead) {
   EXPECT_EQ(config->max_paused, 0u);
   EXPECT_EQ(config->max_connections, 60u);
   EXPECT_EQ(config->max_snapshots, 70u);
+  EXPECT_EQ(config->max_templates, 80u);
   EXPECT_EQ(config->threads, 2u);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_TRUE(validate_server_config(*config));

@@ -113,7 +113,8 @@ io::Async<Result<NewBuild>> LocalTemplates::create(std::string team, NewTemplate
   if (tags.empty()) tags.emplace_back(db::kDefaultTag);
   std::ranges::sort(tags);
   tags.erase(std::ranges::unique(tags).begin(), tags.end());
-  auto add = [team, reference, tags, size](db::Database& database) -> Result<NewBuild> {
+  auto add = [team, reference, tags, size,
+              most = parts_.config.max_templates](db::Database& database) -> Result<NewBuild> {
     db::Templates templates(database);
     db::Builds builds(database);
     TRY_ASSIGN(const std::uint64_t unfinished,
@@ -131,6 +132,10 @@ io::Async<Result<NewBuild>> LocalTemplates::create(std::string team, NewTemplate
           return fail(Error(Code::kPermissionDenied,
                             "the namespace " + policy::quote(reference.space) + " is not yours"));
       }
+      TRY_ASSIGN(const std::uint64_t present, templates.count_built(team));
+      if (present >= most)
+        return fail(Error::exhausted("you have " + std::to_string(present) +
+                                     " templates, as many as a team may have (max_templates)"));
       found = templates.ensure(team, reference.name, now_ms());
       if (!found.has_value()) return fail(std::move(found).error());
     }

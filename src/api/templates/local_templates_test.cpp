@@ -294,6 +294,31 @@ TEST_F(LocalTemplatesTest, ATeamsQuotaHoldsForTheTrialOfWhatItStarts) {
   });
 }
 
+TEST_F(LocalTemplatesTest, MoreTemplatesThanATeamMayHaveAreRefused) {
+  config_.max_templates = 2;
+  with([&](LocalTemplates& of) -> io::Async<void> {
+    for (const char* name : {"one", "two"}) {
+      const auto made = co_await of.create(ours_.id, {.name = name});
+      EXPECT_TRUE(made.has_value());
+    }
+    const auto third = co_await of.create(ours_.id, {.name = "three"});
+    EXPECT_EQ(third.error().code(), Code::kResourceExhausted);
+    EXPECT_EQ(third.error().message(),
+              "you have 2 templates, as many as a team may have (max_templates)");
+    const auto missing = co_await of.find(ours_.id, "three");
+    EXPECT_EQ(missing.error().code(), Code::kNotFound);
+    // One more build of what there is, another team's, and one in the place of one that went.
+    const auto again = co_await of.create(ours_.id, {.name = "one"});
+    EXPECT_TRUE(again.has_value());
+    const auto other = co_await of.create(theirs_.id, {.name = "three"});
+    EXPECT_TRUE(other.has_value());
+    const Status removed = co_await of.remove(ours_.id, "two");
+    EXPECT_TRUE(removed.has_value());
+    const auto in_its_place = co_await of.create(ours_.id, {.name = "three"});
+    EXPECT_TRUE(in_its_place.has_value());
+  });
+}
+
 TEST_F(LocalTemplatesTest, MoreBuildsThanATeamMayHaveAreRefused) {
   config_.builds.team_most = 1;
   with([&](LocalTemplates& of) -> io::Async<void> {
