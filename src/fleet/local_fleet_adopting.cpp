@@ -63,6 +63,11 @@ io::Async<LocalFleet::State::Found> LocalFleet::State::adopt(Record record) {
     co_return Found::kLost;
   }
   fill_tokens(record);
+  // Before any client can start something in it, which a log that is read later would not know.
+  // Without its log it lives as well.
+  const auto log = co_await records->events(
+      record.team, id,
+      {.text = "a process", .order = EventQuery::Order::kNewestFirst, .limit = kMostRestored});
   // What it is now it knows better than what was written about it.
   const auto usage = co_await (*client)->request(proto::ControlOperation::kUsage, {});
   if (usage.has_value()) believe(usage->back(), record.view);
@@ -71,12 +76,8 @@ io::Async<LocalFleet::State::Found> LocalFleet::State::adopt(Record record) {
       loop, record.team, record.view,
       Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
       std::move(*client));
-  add(sandbox, std::move(record));
-  // Without its log it lives as well.
-  const auto log = co_await records->events(
-      sandbox->team(), id,
-      {.text = "a process", .order = EventQuery::Order::kNewestFirst, .limit = kMostRestored});
   if (log.has_value()) sandbox->restore_log({log->rbegin(), log->rend()});
+  add(sandbox, std::move(record));
   if (sandbox->ended()) forget(*sandbox);
   co_return paused ? Found::kPaused : Found::kRunning;
 }
@@ -89,6 +90,7 @@ io::Async<bool> LocalFleet::State::forget_if_gone(Damaged one) {
         .level = Event::Level::kWarn,
         .message = "the sandbox ended, whose record could not be read",
         .fields = {}});
+  left_alone.erase(one.host_id);
   std::ignore = co_await records->remove(one.id);
   co_return true;
 }

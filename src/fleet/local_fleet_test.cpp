@@ -390,6 +390,30 @@ TEST_F(LocalFleetTest, ASandboxWhoseRecordCannotBeReadIsLeftUntilItCan) {
   });
 }
 
+TEST_F(LocalFleetTest, ASandboxThatIsTakenUpLateIsNobodysUntilItsLogIsRead) {
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+  });
+  MemoryRecords::damaged = {id};
+  bool holds = true;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto adopted = co_await fleet.adopt();
+    EXPECT_EQ(adopted->damaged, 1u);
+    MemoryRecords::hold_events = &holds;
+    MemoryRecords::events_held = 0;
+    MemoryRecords::damaged.clear();
+    const bool asked = co_await until([&] { return MemoryRecords::events_held == 1; });
+    EXPECT_TRUE(asked);
+    EXPECT_EQ(fleet.find("team", id), nullptr);
+    holds = false;
+    const bool taken_up = co_await until([&] { return fleet.find("team", id) != nullptr; });
+    EXPECT_TRUE(taken_up);
+    MemoryRecords::hold_events = nullptr;
+  });
+}
+
 TEST_F(LocalFleetTest, ASandboxThatEndedWithARecordThatCannotBeReadIsForgotten) {
   std::string id;
   with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
@@ -403,6 +427,7 @@ TEST_F(LocalFleetTest, ASandboxThatEndedWithARecordThatCannotBeReadIsForgotten) 
     test.host_.end(id);
     const bool forgotten = co_await until([&] { return test.kept_.empty(); });
     EXPECT_TRUE(forgotten);
+    EXPECT_FALSE(fleet.host_ids().contains(id));
   });
   MemoryRecords::damaged.clear();
 }
