@@ -197,13 +197,17 @@ io::Async<Result<fleet::Template>> DatabaseSnapshots::to_make(std::string team, 
     made.recipe.cpu_milli = limit(found.build.size.cpu_milli);
     made.recipe.memory_bytes = limit(found.build.size.memory);
     made.recipe.disk_bytes = limit(found.build.size.disk);
-    // One of an earlier version has no more to say, and what a later one says may not be known
-    // here.
-    if (auto shape = fleet::decode_shape(found.shape); shape.has_value()) {
-      made.recipe = std::move(shape->recipe);
-      made.recipe.image = found.build.image;
-      made.start = std::move(shape->start);
-    }
+    // One of an earlier version has no more to say.
+    if (found.shape.empty()) return made;
+    auto shape = fleet::decode_shape(found.shape);
+    if (!shape.has_value())
+      return fail(Error::precondition("snapshot " + policy::quote(name) +
+                                      " was taken by another version of the server, and this one "
+                                      "does not know all that it says of its sandboxes: " +
+                                      shape.error().message()));
+    made.recipe = std::move(shape->recipe);
+    made.recipe.image = found.build.image;
+    made.start = std::move(shape->start);
     return made;
   };
   co_return co_await database_->with(std::move(work));

@@ -76,12 +76,24 @@ TEST_F(DatabaseSnapshotsTest, WhatIsMadeIsLikeItsSource) {
     shape.recipe = {.image = taken.image, .cpu_milli = 2000, .pids = 7, .user = "root"};
     shape.recipe.privileges = policy::Privileges::kNone;
     shape.start = {.command = "serve", .ready = "check", .label = "label"};
-    taken.shape = fleet::encode_shape(shape);
+    taken.shape = fleet::encode_shape(shape).value();
     const auto added = co_await snapshots.add(first_, "i1", "", taken);
     const auto made = co_await snapshots.to_make(first_, added->id);
     EXPECT_EQ(made->recipe, shape.recipe);
     EXPECT_EQ(made->start, shape.start);
     EXPECT_TRUE(made->env.empty());
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, OfOneThatIsNotUnderstoodNothingIsMade) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    fleet::Snapshot taken = kTaken;
+    taken.shape = R"({"recipe": {"privileges": "fewer"}, "start": {}})";
+    const auto added = co_await snapshots.add(first_, "i1", "", taken);
+    const auto made = co_await snapshots.to_make(first_, added->id);
+    EXPECT_EQ(made.error().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(made.error().message(), testing::HasSubstr("another version of the server"));
+    EXPECT_THAT(made.error().message(), testing::HasSubstr("fewer"));
   });
 }
 

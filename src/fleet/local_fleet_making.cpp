@@ -258,11 +258,12 @@ io::Async<Result<Snapshot>> LocalFleet::snapshot(std::string team, std::string i
   const auto state = state_;
   CO_TRY_ASSIGN(const State::Likeness found, co_await state->liken(std::move(team), std::move(id)));
   const Recipe& recipe = found.like.recipe;
+  CO_TRY_ASSIGN(std::string shape, encode_shape({.recipe = recipe, .start = found.like.start}));
   co_return Snapshot{.image = recipe.image,
                      .cpu_milli = recipe.cpu_milli.value_or(0),
                      .memory = recipe.memory_bytes.value_or(0),
                      .disk = recipe.disk_bytes.value_or(0),
-                     .shape = encode_shape({.recipe = recipe, .start = found.like.start})};
+                     .shape = std::move(shape)};
 }
 
 io::Async<Result<std::vector<Result<std::shared_ptr<Served>>>>> LocalFleet::fork(

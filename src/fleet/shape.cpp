@@ -12,13 +12,12 @@ constexpr const char* kNoImage = "none";  // what must be there is
 
 }  // namespace
 
-std::string encode_shape(const Shape& shape) {
+Result<std::string> encode_shape(const Shape& shape) {
   json::Value value = json::Value::object();
-  // One that no spec can say is left to what else is known of the snapshot.
   Recipe without_image = shape.recipe;
   without_image.image = kNoImage;
-  if (auto recipe = recipe_json(without_image); recipe.has_value())
-    value.set("recipe", std::move(*recipe));
+  TRY_ASSIGN(json::Value recipe, recipe_json(without_image));
+  value.set("recipe", std::move(recipe));
   value.set("start", start_json(shape.start));
   return json::serialize(value);
 }

@@ -19,8 +19,10 @@ struct Shape {
   StartCommand start;
 };
 
-std::string encode_shape(const Shape& shape);
-// Error: invalid_argument, for what is none of this version's.
+// Error: invalid_argument, of a recipe that no spec can say.
+Result<std::string> encode_shape(const Shape& shape);
+// Error: invalid_argument, for what is none of this version's. Whoever made a sandbox without it
+// might give it more than its source had.
 Result<Shape> decode_shape(std::string_view text);
 
 }  // namespace caisson::fleet

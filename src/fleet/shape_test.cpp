@@ -13,12 +13,18 @@ TEST(Shape, ComesBackAsItWas) {
   before.recipe.workdir = "/srv";
   before.recipe.memory_bytes = std::nullopt;
   before.start = {.command = "serve", .ready = "check", .label = "label"};
-  const auto after = decode_shape(encode_shape(before));
+  const auto after = decode_shape(encode_shape(before).value());
   ASSERT_TRUE(after.has_value()) << after.error().message();
   Recipe recipe = after->recipe;
   recipe.image = before.recipe.image;
   EXPECT_EQ(recipe, before.recipe);
   EXPECT_EQ(after->start, before.start);
+}
+
+TEST(Shape, WhatNoSpecCanSayIsAnError) {
+  Shape shape;
+  shape.recipe.user = "no\nuser";
+  EXPECT_EQ(encode_shape(shape).error().code(), Code::kInvalidArgument);
 }
 
 TEST(Shape, WhatIsNoneIsAnError) {
