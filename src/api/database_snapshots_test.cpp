@@ -5,8 +5,11 @@
 
 #include <filesystem>
 
+#include "api/templates.h"
+#include "base/proto.h"
 #include "db/teams.h"
 #include "db/templates.h"
+#include "fleet/database_records.h"
 #include "fleet/fake_host_for_test.h"
 #include "fleet/shape.h"
 
@@ -82,6 +85,28 @@ TEST_F(DatabaseSnapshotsTest, WhatIsMadeIsLikeItsSource) {
     EXPECT_EQ(made->recipe, shape.recipe);
     EXPECT_EQ(made->start, shape.start);
     EXPECT_TRUE(made->env.empty());
+  });
+}
+
+TEST_F(DatabaseSnapshotsTest, TheLongestStartCommandsCanBeKept) {
+  with_snapshots([this](DatabaseSnapshots& snapshots) -> io::Async<void> {
+    fleet::Snapshot taken = kTaken;
+    fleet::Shape shape;
+    shape.recipe.image = taken.image;
+    // Six bytes each in JSON.
+    shape.start = {.command = std::string(kMostCommand, '\1'),
+                   .ready = std::string(kMostCommand, '\2'),
+                   .label = std::string(proto::kMaxLabel, '\3')};
+    taken.shape = fleet::encode_shape(shape).value();
+    const auto added = co_await snapshots.add(first_, "i1", "", taken);
+    EXPECT_TRUE(added.has_value()) << added.error().message();
+    const auto made = co_await snapshots.to_make(first_, added->id);
+    EXPECT_EQ(made->start, shape.start);
+    db::SandboxRow row =
+        fleet::row_of({.team = first_, .recipe = shape.recipe, .start = shape.start});
+    row.id = row.host_id = "i1";
+    const Status kept = db::Sandboxes::check(row);
+    EXPECT_TRUE(kept.has_value()) << kept.error().message();
   });
 }
 

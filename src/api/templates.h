@@ -45,6 +45,10 @@ struct NewBuild {
   std::vector<std::string> tags;
 };
 
+// Bytes of a start command, and of a ready command: what sandboxes and snapshots are written down
+// with has room for both.
+inline constexpr std::size_t kMostCommand = 16 * 1024;
+
 // What a build is to do.
 struct BuildOrder {
   std::string from_image, from_template;  // one of them

@@ -104,8 +104,13 @@ Result<Record> record_of(const db::SandboxRow& row) {
                 .secure = row.secure};
   record.recipe = recipe_of_columns(row);
   if (const json::Value* recipe = lifecycle.find("recipe"); recipe != nullptr) {
-    // What cannot be read is of another version, and its sandbox lives on.
-    if (auto read = parse_recipe(*recipe); read.has_value()) record.recipe = std::move(*read);
+    // What cannot be read is of another version, and its sandbox lives on. What is made like it
+    // gets no rights that it may not have had.
+    auto read = parse_recipe(*recipe);
+    if (read.has_value())
+      record.recipe = std::move(*read);
+    else
+      record.recipe.privileges = policy::Privileges::kNone;
   }
   // Rows of an earlier version have none, as if their templates started nothing.
   if (const json::Value* start = lifecycle.find("start"); start != nullptr) {

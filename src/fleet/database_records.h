@@ -26,7 +26,7 @@ class DatabaseRecords final : public Records {
   Status check(const Record& record) const override;
   io::Async<Status> put(Record record) override;
   io::Async<Status> remove(std::string id) override;
-  // Rows that cannot be read are left out, and removed.
+  // Rows that cannot be read are told apart, as damaged, and stay.
   io::Async<Result<AllRecords>> all() override;
   io::Async<Status> add_events(std::vector<Noted> events) override;
   io::Async<Result<std::vector<Event>>> events(std::string team, std::string id,

@@ -60,6 +60,8 @@ TEST(DatabaseRecordsRow, ARowWithoutARecipeHasThatOfItsColumns) {
     const Recipe found = record_of(row).value().recipe;
     Recipe expected{.image = "base", .cpu_milli = 1500, .memory_bytes = 512ull << 20};
     expected.disk_bytes = std::nullopt;
+    // One that another version wrote may have had no sudo.
+    if (*recipe != '\0') expected.privileges = policy::Privileges::kNone;
     EXPECT_EQ(found, expected) << recipe;
   }
 }

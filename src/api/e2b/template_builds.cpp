@@ -10,7 +10,7 @@
 namespace caisson::api::e2b {
 namespace {
 
-constexpr std::size_t kMostImage = 512, kMostCommand = 16 * 1024, kMostLogin = 4096;
+constexpr std::size_t kMostImage = 512, kMostLogin = 4096;
 constexpr std::int64_t kMostEntries = 100;
 constexpr std::size_t kPiece = 256 * 1024;
 constexpr std::string_view kLevels[] = {"debug", "info", "warn", "error"};
