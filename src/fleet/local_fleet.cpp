@@ -34,6 +34,10 @@ void LocalFleet::State::add(std::shared_ptr<LocalSandbox> sandbox, Record record
       state->note(of.team(), of.view().id, std::move(event));
   });
   const std::string id = record.view.id;
+  sandbox->on_files_alone([weak, id]() -> io::Async<void> {
+    // What cannot be written down is paused all the same.
+    if (const auto state = weak.lock(); state != nullptr) std::ignore = co_await state->save(id);
+  });
   entries.insert_or_assign(id, Entry{std::move(sandbox), std::move(record)});
 }
 

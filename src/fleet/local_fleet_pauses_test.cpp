@@ -237,6 +237,25 @@ TEST_F(LocalFleetTest, AResumeMayBootAnewWhatWasKept) {
   });
 }
 
+TEST_F(LocalFleetTest, ThatThereIsNoMemoryIsWrittenDownBeforeItGoes) {
+  start_ = {.command = "serve", .ready = "check", .label = "label"};
+  std::string id;
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    id = (*made)->view().id;
+    test.host_.stall(ControlOperation::kReboot);
+    auto pause = [](LocalFleet& of, std::string what) -> io::Async<void> {
+      std::ignore = co_await of.pause("team", std::move(what), Keep::kFiles);
+    };
+    current_loop->spawn(pause(fleet, id));
+    const bool asked =
+        co_await until([&] { return test.host_.asked(id).back() == ControlOperation::kReboot; });
+    EXPECT_TRUE(asked);
+    EXPECT_EQ(test.kept_.at(id).view.paused_keeps, Keep::kFiles);
+    EXPECT_EQ(test.kept_.at(id).view.state, State::kRunning);
+  });
+}
+
 TEST_F(LocalFleetTest, ASandboxThatDoesNotBootAnewInTimeIsEnded) {
   reboot_time_ = milliseconds(1);
   host_.stall(ControlOperation::kReboot);

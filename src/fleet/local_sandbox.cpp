@@ -187,7 +187,7 @@ io::Async<Result<bool>> LocalSandbox::freeze(Keep keep, Pause when, milliseconds
   if (when == Pause::kIfDue && !due(WallClock::now())) co_return false;
   CO_TRY_ASSIGN(BoxClient * client, this->client());
   if (keep == Keep::kFiles) {
-    CO_TRY(co_await boot_anew(State::kPaused, reboot_time));
+    CO_TRY(co_await keep_files_alone(reboot_time));
   } else {
     CO_TRY(co_await client->request(ControlOperation::kFreeze, {}));
   }
@@ -212,6 +212,12 @@ io::Async<Status> LocalSandbox::boot_anew(State then, milliseconds time) {
     kill();
   }
   co_return fail(done.error());
+}
+
+io::Async<Status> LocalSandbox::keep_files_alone(milliseconds time) {
+  view_.paused_keeps = Keep::kFiles;
+  if (on_files_alone_) co_await on_files_alone_();
+  co_return co_await boot_anew(State::kPaused, time);
 }
 
 io::Async<Result<std::string>> LocalSandbox::with_state_kept(
@@ -250,8 +256,7 @@ io::Async<Status> LocalSandbox::start_again(milliseconds reboot_time) {
   note(Event::Level::kWarn, "the start command failed after a boot",
        {{"error", started.error().message()}});
   // As it was, with what is left of it: its files. Whoever resumes it again tries again.
-  view_.paused_keeps = Keep::kFiles;
-  const Status stopped = co_await boot_anew(State::kPaused, reboot_time);
+  const Status stopped = co_await keep_files_alone(reboot_time);
   if (!stopped.has_value() && !ended_) {
     // It would go on, half started, while everybody takes it for paused.
     note(Event::Level::kError,

@@ -54,6 +54,12 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
     on_note_ = std::move(handler);
   }
 
+  // Writes the view down: called, and waited for, before what is to be paused loses its memory. A
+  // server that comes afterwards is told that it is paused, but not what was kept.
+  void on_files_alone(std::function<io::Async<void>()> writer) {
+    on_files_alone_ = std::move(writer);
+  }
+
   // All of these change the view when the supervisor has done it. One at a time: who comes
   // meanwhile waits.
   io::Async<Status> set_end(WallClock::time_point end, Fleet::Timeout how = Fleet::Timeout::kSet);
@@ -96,6 +102,8 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   io::Async<Status> start_again(milliseconds reboot_time);
   io::Async<Status> set_deadline(WallClock::time_point end);
   io::Async<Status> boot_anew(State then, milliseconds time);
+  // boot_anew(), paused.
+  io::Async<Status> keep_files_alone(milliseconds time);
   void end();
 
   io::Loop& loop_;
@@ -106,6 +114,7 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   std::shared_ptr<BoxClient> client_;
   std::function<void(LocalSandbox&)> on_end_;
   std::function<void(const LocalSandbox&, Event)> on_note_;
+  std::function<io::Async<void>()> on_files_alone_;
   std::deque<Sample> samples_;
   ProcessLog processes_;
   StartCommand start_;
