@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -148,6 +149,12 @@ class FakeHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     told_[operation] = std::move(parts);
   }
+  // The same, from when `first` has been asked on.
+  void tell_after(proto::ControlOperation first, proto::ControlOperation operation,
+                  std::vector<std::string> parts) {
+    const std::lock_guard lock(mutex_);
+    told_after_[first].emplace_back(operation, std::move(parts));
+  }
   // Requests of this kind get no answer.
   void stall(proto::ControlOperation operation) {
     const std::lock_guard lock(mutex_);
@@ -226,6 +233,8 @@ class FakeHost final : public maker::Host {
     for (const std::string& part : told_[operation]) send(fd, request.bytes() + part);
     if (refused_.contains(operation)) answer.put_error(Error::precondition("not on this host"));
     send(fd, proto::FrameType::kEvent, answer);
+    for (auto& [later, parts] : told_after_[operation]) told_[later] = std::move(parts);
+    told_after_.erase(operation);
     return true;
   }
   void start(Box& box, int fd, const proto::Frame& open) {
@@ -258,6 +267,9 @@ class FakeHost final : public maker::Host {
   std::set<std::string> failing_;
   std::set<proto::ControlOperation> refused_, stalled_;
   std::map<proto::ControlOperation, std::vector<std::string>> told_;
+  std::map<proto::ControlOperation,
+           std::vector<std::pair<proto::ControlOperation, std::vector<std::string>>>>
+      told_after_;
   bool refuse_ = false;
   std::string refused_image_ = "none";
   std::string snapshot_of_;

@@ -119,8 +119,9 @@ io::Async<void> LocalSandbox::look_for_ends(std::optional<std::uint64_t> ended) 
   look_again_ = false;
   // Those that the supervisor knows when it is asked.
   std::set<std::uint32_t> missing = processes_.open();
-  const auto verdicts = co_await client_->request(ControlOperation::kListVerdicts, {});
+  // Those that run first: what ends in between is among the verdicts then, rather than in neither.
   const auto commands = co_await client_->request(ControlOperation::kListCommands, {});
+  const auto verdicts = co_await client_->request(ControlOperation::kListVerdicts, {});
   if (!verdicts.has_value() || !commands.has_value() || ended_) {
     look_again_ = true;
     co_return;

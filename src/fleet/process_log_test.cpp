@@ -110,6 +110,27 @@ TEST_F(LocalFleetTest, EndsThatNobodyFollowedAreLookedFor) {
   });
 }
 
+TEST_F(LocalFleetTest, WhatEndsBetweenTheQuestionsIsNotLost) {
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    auto made = co_await fleet.create("team", kBase);
+    const auto sandbox = std::static_pointer_cast<LocalSandbox>(*made);
+    sandbox->note_start(3, {});
+    test.host_.tell(ControlOperation::kListCommands,
+                    {proto::Fields().put_u32(Tag::kCommand, 3).bytes()});
+    for (const auto first : {ControlOperation::kListCommands, ControlOperation::kListVerdicts}) {
+      test.host_.tell_after(first, ControlOperation::kListCommands, {});
+      test.host_.tell_after(first, ControlOperation::kListVerdicts, {verdict_of(3, 5)});
+    }
+    co_await sandbox->sample();
+    const auto log = co_await fleet.events("team", sandbox->view().id, {});
+    const std::vector<Event> ends = ends_in(*log);
+    EXPECT_EQ(ends.size(), 1u);
+    if (ends.size() == 1)
+      EXPECT_FALSE(ends[0].fields.contains("verdict") &&
+                   ends[0].fields.at("verdict") == "not known any more");
+  });
+}
+
 TEST_F(LocalFleetTest, EndsWhileNoServerRanAreNotedByTheNextOne) {
   std::string id;
   with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
