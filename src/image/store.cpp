@@ -58,12 +58,22 @@ Result<Store> Store::open_at(const std::string& directory) {
   return store;
 }
 
-Status Store::check_format() const {
-  const std::string ours = std::to_string(kStoreFormat) + "\n";
+Status Store::say_format() {
+  if (format_said_) return {};
+  TRY(replace_file_at(directory_.get(), kFormatName, std::to_string(kStoreFormat) + "\n"));
+  format_said_ = true;
+  return {};
+}
+
+Status Store::check_format() {
+  // Who may only read the store says nothing about it, and cannot make anything of it either.
+  const auto say_if_possible = [this] {
+    format_said_ = false;
+    if (!say_format().has_value()) errno = 0;
+  };
   auto text = read_small_file_at(directory_.get(), kFormatName);
   if (!text.has_value() && text.error().code() == Code::kNotFound) {
-    // Who may only read the store says nothing about it, and cannot make anything of it either.
-    if (!replace_file_at(directory_.get(), kFormatName, ours).has_value()) errno = 0;
+    say_if_possible();
     return {};
   }
   if (!text.has_value()) return fail(std::move(text).error());
@@ -77,7 +87,7 @@ Status Store::check_format() const {
     return fail(Error::precondition("it is of format " + std::to_string(format) +
                                     ", which a newer caisson made; this one knows formats up to " +
                                     std::to_string(kStoreFormat)));
-  if (format < kStoreFormat) return replace_file_at(directory_.get(), kFormatName, ours);
+  if (format < kStoreFormat) say_if_possible();
   return {};
 }
 

@@ -308,7 +308,10 @@ class Store {
   // Takes the shared lock of `work`, once.
   Status begin_adding();
   bool may_hold_rubbish() const;
-  Status check_format() const;
+  // Says that the store is of our format, where it is of none or of a lower one. Where that cannot
+  // be written now, as on a full disk, it must be before anything is added.
+  Status check_format();
+  Status say_format();
 
   Result<ImageRecord> read_record(const std::string& image_id);
   Result<RootfsInfo> read_rootfs(const std::string& chain);
@@ -373,7 +376,8 @@ class Store {
 
   Fd directory_;
   std::array<Fd, kFolders> folders_;
-  Fd adding_;                                              // `work`, locked shared
+  Fd adding_;  // `work`, locked shared
+  bool format_said_ = true;
   std::set<std::pair<std::string, std::string>> vouched_;  // blob digest, diff_id
 };
 

@@ -27,6 +27,7 @@ std::uint64_t disk_bytes_of(int directory_fd, const char* name) {
 
 Status Store::begin_adding() {
   if (adding_.valid()) return {};
+  TRY(say_format());
   TRY_ASSIGN(std::optional<Fd> held,
              lock_file_at(directory_.get(), "work", LockKind::kShared, LockWait::kWait));
   // From now on a sweep has to look at everything.

@@ -1,4 +1,7 @@
 // Images of the store: names, adding, the build cache.
+#include <signal.h>
+#include <sys/resource.h>
+
 #include "image/store_for_test.h"
 
 namespace caisson::image::testing {
@@ -440,6 +443,51 @@ TEST_F(Images, AStoreSaysOfWhichFormatItIs) {
   replace("format", "1\n");
   open();
   EXPECT_EQ(read_small_file(path).value(), ours);
+}
+
+// While it lives no file can get a byte, as on a full disk.
+class NoRoom {
+ public:
+  NoRoom() {
+    VERIFY(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    VERIFY(::setrlimit(RLIMIT_FSIZE, &none) == 0);
+  }
+  ~NoRoom() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+TEST_F(Images, AStoreWithoutRoomForItsFormatIsReadAndSaysItBeforeAnythingIsAdded) {
+  const std::string id = add("base");
+  const std::string ours = std::to_string(kStoreFormat) + "\n";
+  const std::string path = directory_ / "images/format";
+  for (const bool had_one : {false, true}) {
+    if (had_one)
+      replace("format", "1\n");
+    else
+      std::filesystem::remove(path);
+    std::optional<Store> store;
+    {
+      const NoRoom full;
+      auto opened = Store::open_at(directory_ / "images");
+      ASSERT_TRUE(opened.has_value()) << opened.error().message();
+      store = std::move(*opened);
+      EXPECT_TRUE(store->resolve("base").has_value());
+      EXPECT_FALSE(store->set_reference(parse_reference("other").value(), id).has_value());
+    }
+    EXPECT_NE(read_small_file(path).value_or(""), ours);
+    EXPECT_TRUE(store->set_reference(parse_reference("other").value(), id).has_value());
+    EXPECT_EQ(read_small_file(path).value(), ours);
+  }
 }
 
 TEST_F(Images, AStoreOfANewerProgramIsLeftAsItIs) {
