@@ -192,12 +192,12 @@ class Links(Case):
         self.output_of(sandbox, "mkdir -p ~/mine && ln -s /etc ~/way && echo x >~/mine/f && echo x >~/g")
         home = self.output_of(sandbox, "cd && pwd").strip()
         before = self.output_of(sandbox, "ls -A /etc | sort")
-        self.assertNotEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way/hosts"}), 200)
-        self.assertNotEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way/init.d"}), 200)
-        self.assertNotEqual(self.filesystem(sandbox, "MakeDir", {"path": f"{home}/way/made/below"}), 200)
+        self.assertEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way/hosts"}), 403)
+        self.assertEqual(self.filesystem(sandbox, "Remove", {"path": f"{home}/way/init.d"}), 403)
+        self.assertEqual(self.filesystem(sandbox, "MakeDir", {"path": f"{home}/way/made/below"}), 403)
         for source, destination in (("way/hosts", "taken"), ("g", "way/hosts"), ("g", "way/new")):
             body = {"source": f"{home}/{source}", "destination": f"{home}/{destination}"}
-            self.assertNotEqual(self.filesystem(sandbox, "Move", body), 200, body)
+            self.assertEqual(self.filesystem(sandbox, "Move", body), 403, body)
         self.assertEqual(self.output_of(sandbox, "ls -A /etc | sort"), before)
         # What is his own, and the link itself, are moved and removed as ever.
         self.assertEqual(self.filesystem(sandbox, "Move", {"source": f"{home}/g", "destination": f"{home}/a/b/g"}), 200)
