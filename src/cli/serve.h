@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 44> kServeOptions = {{
+inline constexpr std::array<Option, 45> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
