@@ -228,7 +228,7 @@ void Program::look_at_network() {
                {{"error", can.error().message()}});
   else
     log_.write(io::Log::Level::kInfo, "sandboxes have a network gateway",
-               {{"e2b_default_network", policy::to_string(egress_.usual)}});
+               {{"default_network", policy::to_string(egress_.usual)}});
 }
 
 Status Program::prepare_tls() {
