@@ -60,8 +60,11 @@ io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
   const std::string known_as = without_default_tag(name.empty() ? config_.default_image : name);
   const std::string image = image_of(known_as);
   const auto now = io::Clock::now();
+  std::string id;
   const auto remembered = known_.find(image);
-  if (remembered == known_.end() || remembered->second < now) {
+  if (remembered != known_.end() && remembered->second.until >= now) {
+    id = remembered->second.id;
+  } else {
     const auto who = image == known_as ? maker::NamedBy::kClient : maker::NamedBy::kOperator;
     auto look = [&host = host_, image, who] { return host.find_image(image, who); };
     auto found = co_await loop_.in_pool(std::move(look));
@@ -71,10 +74,12 @@ io::Async<Result<fleet::Template>> Catalogue::to_make(std::string name) {
       co_return fail(
           Error::not_found("template '" + known_as + "' not found: " + found.error().message()));
     }
+    id = std::move(*found);
     if (known_.size() >= kMostKnown) known_.clear();
-    known_[image] = now + kKnownFor;
+    known_[image] = {.id = id, .until = now + kKnownFor};
   }
-  co_return fleet::Template{.id = known_as, .alias = known_as, .recipe = recipe_of(image)};
+  co_return fleet::Template{
+      .id = known_as, .alias = known_as, .recipe = recipe_of(image), .image_id = std::move(id)};
 }
 
 io::Async<Result<TemplateView>> Catalogue::find(std::string name) {

@@ -42,7 +42,11 @@ class Catalogue {
   io::Loop& loop_;
   fleet::Host& host_;
   const policy::ServerConfig& config_;
-  std::map<std::string, io::Clock::time_point> known_;  // images that are there, until when
+  struct Known {
+    std::string id;
+    io::Clock::time_point until;
+  };
+  std::map<std::string, Known> known_;  // images that are there
 };
 
 }  // namespace caisson::api

@@ -54,7 +54,7 @@ class FakeHost final : public maker::Host {
     VERIFY(::listen(box->listener.get(), 8) == 0);
     box->thread = std::thread([this, raw = box.get()] { serve(*raw); });
     boxes_.emplace(id, std::move(box));
-    return maker::Made{.id = id, .user = recipe.image, .image = recipe.image};
+    return maker::Made{.id = id, .user = recipe.image, .image = image_named(recipe.image)};
   }
   Result<Fd> connect(const std::string& id) override {
     const sockaddr_un address = address_of(id);
@@ -65,7 +65,15 @@ class FakeHost final : public maker::Host {
     return socket;
   }
   Result<std::vector<std::string>> kept() override { return std::vector<std::string>(); }
-  Status find_image(const std::string&, maker::NamedBy) override { return {}; }
+  Result<std::string> find_image(const std::string& name, maker::NamedBy) override {
+    const std::lock_guard lock(mutex_);
+    return image_named(name);
+  }
+  // From now on the name means that image: for what is made, and for who asks.
+  void set_image(const std::string& name, const std::string& image) {
+    const std::lock_guard lock(mutex_);
+    images_[name] = image;
+  }
   Result<std::string> take_snapshot(const std::string& id, const std::string& image) override {
     const std::lock_guard lock(mutex_);
     snapshot_of_ = image;
@@ -169,6 +177,10 @@ class FakeHost final : public maker::Host {
     std::vector<std::string> started;
   };
 
+  std::string image_named(const std::string& name) const {
+    const auto set = images_.find(name);
+    return set == images_.end() ? name : set->second;
+  }
   sockaddr_un address_of(const std::string& id) const {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     const std::string path = directory_ + "/" + id;
@@ -265,6 +277,7 @@ class FakeHost final : public maker::Host {
   std::string directory_;
   std::map<std::string, std::unique_ptr<Box>> boxes_;
   std::set<std::string> failing_;
+  std::map<std::string, std::string> images_;
   std::set<proto::ControlOperation> refused_, stalled_;
   std::map<proto::ControlOperation, std::vector<std::string>> told_;
   std::map<proto::ControlOperation,

@@ -27,6 +27,7 @@ struct Template {
   std::string id;     // [a-z0-9-_]+; of an image that stands for itself its name
   std::string alias;  // may be empty
   Recipe recipe;
+  std::string image_id;            // what the recipe's image means now; empty: it is an id itself
   Limits limits = Limits::kUsual;  // of the recipe
   std::map<std::string, std::string> env;
   StartCommand start;  // runs, and is ready, before a client has the sandbox

@@ -93,11 +93,11 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
-io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe) {
+io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string image_id) {
   const std::string network = recipe.network;
   if (!options.made_network.empty()) recipe.network = options.made_network;
   const bool fits = recipe.network == network;
-  CO_TRY_ASSIGN(Ready ready, co_await pool.take(std::move(recipe)));
+  CO_TRY_ASSIGN(Ready ready, co_await pool.take(std::move(recipe), std::move(image_id)));
   if (fits) co_return ready;
   const Status set = co_await apply_network(*ready.client, network);
   if (set.has_value()) co_return ready;
@@ -165,7 +165,7 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   Record record = record_of(std::move(team), from, std::move(wanted));
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
-  CO_TRY_ASSIGN(Ready ready, co_await take(from.recipe));
+  CO_TRY_ASSIGN(Ready ready, co_await take(from.recipe, std::move(from.image_id)));
   CO_TRY(co_await start(ready, std::move(from.start)));
   record.image = ready.made.image;
   record.host_id = ready.made.id;

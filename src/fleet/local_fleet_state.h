@@ -139,8 +139,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
                                                           NewSandbox wanted,
                                                           std::optional<Template> like);
-  // A sandbox for `recipe`, with its network.
-  io::Async<Result<Ready>> take(Recipe recipe);
+  // A sandbox for `recipe`, with its network; `image_id` as Pool::take() has it.
+  io::Async<Result<Ready>> take(Recipe recipe, std::string image_id);
   // Runs what the template starts; where that fails nothing of the sandbox is left.
   io::Async<Status> start(const Ready& ready, StartCommand what);
   // Of `like`, or of the template that is wanted.

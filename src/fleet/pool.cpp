@@ -68,6 +68,16 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   static io::Async<void> fill_one(std::shared_ptr<State> self, Recipe recipe);
   static io::Async<void> pause_then_refill(std::shared_ptr<State> self);
   static io::Async<void> renew(std::shared_ptr<State> self);
+  void end(Ready& one) {
+    one.client->on_gone(nullptr);
+    one.client->shutdown();
+    leaving.push_back(std::move(one.client));
+  }
+  void end_others(std::deque<Ready>& row, const std::string& image_id) {
+    for (Ready& one : row)
+      if (one.made.image != image_id) end(one);
+    std::erase_if(row, [](const Ready& one) { return one.client == nullptr; });
+  }
   void forget_dead(std::deque<Ready>& row) {
     std::erase_if(row, [](const Ready& one) { return one.client->gone(); });
   }
@@ -180,11 +190,7 @@ void Pool::State::give_places() {
       ++row;
       continue;
     }
-    for (Ready& one : row->second) {
-      one.client->on_gone(nullptr);
-      one.client->shutdown();
-      leaving.push_back(std::move(one.client));
-    }
+    for (Ready& one : row->second) end(one);
     row = ready.erase(row);
   }
   std::erase_if(leaving, [](const auto& client) { return client->gone(); });
@@ -252,7 +258,7 @@ io::Async<void> Pool::close(io::Clock::duration time) {
   while (state->making > 0 && io::Clock::now() < until) co_await state->made_one.wait_until(until);
 }
 
-io::Async<Result<Ready>> Pool::take(Recipe recipe) {
+io::Async<Result<Ready>> Pool::take(Recipe recipe, std::string image_id) {
   const std::shared_ptr<State> state = state_;
   state->last_take = io::Clock::now();
   state->note_use(recipe);
@@ -260,6 +266,7 @@ io::Async<Result<Ready>> Pool::take(Recipe recipe) {
   const auto row = state->ready.find(recipe);
   if (row != state->ready.end()) {
     state->forget_dead(row->second);
+    if (!image_id.empty()) state->end_others(row->second, image_id);
     if (!row->second.empty()) {
       Ready one = std::move(row->second.front());
       row->second.pop_front();

@@ -53,8 +53,10 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // One that is ready, or one that is made now. Errors: those of making and connecting.
-  io::Async<Result<Ready>> take(Recipe recipe);
+  // One that is ready, or one that is made now. `image_id`: what the recipe's image means now,
+  // which is a name that may have meant another one when sandboxes were made ahead; these end.
+  // Empty: they are all right. Errors: those of making and connecting.
+  io::Async<Result<Ready>> take(Recipe recipe, std::string image_id = "");
 
   struct Counts {
     std::size_t ready = 0, wanted = 0, making = 0;

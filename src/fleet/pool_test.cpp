@@ -59,6 +59,29 @@ class PoolTest : public testing::Test {
   FakeHost host_;
 };
 
+TEST_F(PoolTest, WhatWasMadeOfAnImageThatTheNameMeansNoMoreIsNotTaken) {
+  host_.set_image("user", "sha256:1");
+  with_pool(2, milliseconds(0), [this](Pool& pool) -> io::Async<void> {
+    bool full = co_await until_ready(pool, 2);
+    EXPECT_TRUE(full);
+    auto taken = co_await pool.take(kRecipe, "sha256:1");
+    EXPECT_EQ(taken->made.image, "sha256:1");
+    EXPECT_EQ(pool.counts().taken_total, 1u);
+    full = co_await until_ready(pool, 2);
+    EXPECT_TRUE(full);
+    // Imported anew under the same name.
+    host_.set_image("user", "sha256:2");
+    taken = co_await pool.take(kRecipe, "sha256:2");
+    EXPECT_EQ(taken->made.image, "sha256:2");
+    EXPECT_EQ(pool.counts().taken_total, 1u);
+    full = co_await until_ready(pool, 2);
+    EXPECT_TRUE(full);
+    taken = co_await pool.take(kRecipe, "sha256:2");
+    EXPECT_EQ(taken->made.image, "sha256:2");
+    EXPECT_EQ(pool.counts().taken_total, 2u);
+  });
+}
+
 TEST_F(PoolTest, IsFilledAgainWhenNobodyTakes) {
   with_pool(8, milliseconds(0), [](Pool& pool) -> io::Async<void> {
     bool full = co_await until_ready(pool, 8);

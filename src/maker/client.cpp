@@ -131,11 +131,12 @@ Result<std::vector<std::string>> Client::kept() {
   return std::move(reply.texts);
 }
 
-Status Client::find_image(const std::string& name, NamedBy who) {
+Result<std::string> Client::find_image(const std::string& name, NamedBy who) {
   const auto operation =
       who == NamedBy::kOperator ? Operation::kFindImage : Operation::kFindClientsImage;
-  TRY(ask({.operation = operation, .name = name}));
-  return {};
+  TRY_ASSIGN(Reply reply, ask({.operation = operation, .name = name}));
+  if (reply.texts.size() != 1) return fail(Error(Code::kDataLoss, "an image without its id"));
+  return std::move(reply.texts[0]);
 }
 
 Result<std::string> Client::take_snapshot(const std::string& id, const std::string& image) {

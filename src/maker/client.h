@@ -22,7 +22,7 @@ class Client final : public Host {
   Result<Made> make(const Recipe& recipe) override;
   Result<Fd> connect(const std::string& id) override;
   Result<std::vector<std::string>> kept() override;
-  Status find_image(const std::string& name, NamedBy who) override;
+  Result<std::string> find_image(const std::string& name, NamedBy who) override;
   Result<std::vector<std::string>> images() override;
   Result<std::string> take_snapshot(const std::string& id, const std::string& image) override;
   Result<std::vector<std::string>> old_snapshots() override;

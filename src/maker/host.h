@@ -95,8 +95,8 @@ class Host {
   virtual Result<Fd> connect(const std::string& id) = 0;
   // The kept sandboxes of the run directory that live.
   virtual Result<std::vector<std::string>> kept() = 0;
-  // Error: not_found, invalid_argument (no image's name).
-  virtual Status find_image(const std::string& name, NamedBy who) = 0;
+  // What the name means now, as "sha256:ID". Error: not_found, invalid_argument (no image's name).
+  virtual Result<std::string> find_image(const std::string& name, NamedBy who) = 0;
   // The names of the store's images that are everybody's.
   virtual Result<std::vector<std::string>> images() = 0;
 

@@ -80,14 +80,14 @@ Result<std::vector<std::string>> kept_sandboxes() {
   return ids;
 }
 
-Status find_image(const std::string& name, NamedBy who) {
+Result<std::string> find_image(const std::string& name, NamedBy who) {
   TRY_ASSIGN(image::Store store, image::Store::open());
   if (who == NamedBy::kClient && (is_a_teams(name) || !store.contains(name))) {
     TRY(image::parse_reference(name));
     return fail(Error::not_found("no image of this server has that name"));
   }
-  TRY(store.find(name));
-  return {};
+  TRY_ASSIGN(const std::string id, store.find(name));
+  return "sha256:" + id;
 }
 
 Result<std::vector<std::string>> list_images() {

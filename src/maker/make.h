@@ -15,7 +15,7 @@ Result<Made> make_sandbox(const Recipe& recipe);
 void end_sandbox(const std::string& id);
 Result<Fd> connect_sandbox(const std::string& id);
 Result<std::vector<std::string>> kept_sandboxes();
-Status find_image(const std::string& name, NamedBy who);
+Result<std::string> find_image(const std::string& name, NamedBy who);
 Result<std::vector<std::string>> list_images();
 // Names below kTemplateNames, each followed by the image that it means.
 Result<std::vector<std::string>> template_images();

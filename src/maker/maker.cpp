@@ -79,6 +79,11 @@ void become_builder(int socket_fd) {
   ::execl(program->c_str(), "caisson-template-builder", nullptr);
 }
 
+void answer_text(int socket_fd, const Result<std::string>& text) {
+  if (!text.has_value()) return answer(socket_fd, encode_error(text.error()));
+  answer_list(socket_fd, std::vector<std::string>{*text});
+}
+
 // In a fork.
 void carry_out(const Request& request, int socket_fd) {
   switch (request.operation) {
@@ -89,14 +94,11 @@ void carry_out(const Request& request, int socket_fd) {
     case Operation::kKept:
       return answer_list(socket_fd, kept_sandboxes());
     case Operation::kFindImage:
-      return answer_status(socket_fd, find_image(request.name, NamedBy::kOperator));
+      return answer_text(socket_fd, find_image(request.name, NamedBy::kOperator));
     case Operation::kFindClientsImage:
-      return answer_status(socket_fd, find_image(request.name, NamedBy::kClient));
-    case Operation::kTakeSnapshot: {
-      const auto taken = take_snapshot(request.name, request.image);
-      if (!taken.has_value()) return answer(socket_fd, encode_error(taken.error()));
-      return answer_list(socket_fd, std::vector<std::string>{*taken});
-    }
+      return answer_text(socket_fd, find_image(request.name, NamedBy::kClient));
+    case Operation::kTakeSnapshot:
+      return answer_text(socket_fd, take_snapshot(request.name, request.image));
     case Operation::kOldSnapshots:
       return answer_list(socket_fd, old_snapshots());
     case Operation::kDropSnapshot:

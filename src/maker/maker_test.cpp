@@ -129,6 +129,22 @@ TEST_F(MakerTest, NamesOfTemplatesAreNobodysToFind) {
   EXPECT_EQ(client_->drop_template_image("base").error().code(), Code::kInvalidArgument);
 }
 
+TEST_F(MakerTest, WhatANameMeansIsTold) {
+  image::Store store = image::Store::open().value();
+  image::ImageConfig config;
+  config.architecture = image::host_architecture();
+  for (const char* command : {"one", "two"}) {
+    config.cmd = {command};
+    const std::string id =
+        store.add_record({.config = image::encode(config), .layers = {}, .manifest = {}})
+            .value()
+            .record.id;
+    ASSERT_TRUE(store.set_reference({.name = "tool"}, id).has_value());
+    for (const NamedBy who : {NamedBy::kClient, NamedBy::kOperator})
+      EXPECT_EQ(client_->find_image("tool", who).value(), "sha256:" + id);
+  }
+}
+
 TEST_F(MakerTest, WhatABuildHasJustPulledIsNotNamedAmongItsTemplates) {
   const auto name = [](const std::string& text) {
     return image::Reference{.name = std::string(kTemplateNames) + text};

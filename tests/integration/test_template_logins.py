@@ -177,7 +177,9 @@ class TemplateLogins(Client):
 
     def test_what_the_operator_calls_so_stays_what_it_was(self):
         caller, image = self.server.caller, f"{self.registry.name}/team/shadowed:1"
-        done = caller.caisson("image", "import", image, serve_lab.ARCHIVE, timeout=120)
+        small = self.place / "small.tar"
+        small.write_bytes(lab.tar_of({"file": b"the operator's\n"}))
+        done = caller.caisson("image", "import", image, small)
         self.assertEqual(done.returncode, 0, done)
         self.addCleanup(caller.caisson, "image", "rm", image)
         before = self.named(image)

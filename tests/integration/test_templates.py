@@ -395,7 +395,9 @@ class Bounds(Client):
         here = lambda: any(made["templateID"] in name for name in self.images())  # noqa: E731
         # A sweep has looked at it: one takes this name away, which nothing refers to.
         stray = "caisson-template/stray:1"
-        imported = self.server.caller.caisson("image", "import", stray, serve_lab.ARCHIVE, timeout=120)
+        small = self.server.caller.folder / "small.tar.gz"
+        small.write_bytes(archive({"file": "x"}))
+        imported = self.server.caller.caisson("image", "import", stray, small)
         self.assertEqual(imported.returncode, 0, imported)
         self.built("sweeps", {"fromImage": "base"})
         self.assertTrue(harness.wait_until(lambda: stray not in self.images(), 30), self.images())
