@@ -5,12 +5,12 @@
 // one that was away passes the last who had one and no other. So whoever has ordered a hundred
 // builds lets another team's first one pass, and nobody is passed for ever; each team's own go in
 // the order in which they came. One that goes on also counts as a sandbox of its team's
-// (fleet/quota.h); where the team has as many as it may, its builds wait for one to end, for as
-// long as a build may take.
+// (fleet/quota.h); where the team has as many as it may, its builds wait for one to end. One that
+// has not begun so long after its order as a build may take, and waits for that, has failed.
 //
 // The store lets go of nothing while anybody builds. Where for long no moment was without a build,
-// the next ones wait until those that go on have ended (store_moment.h): their builders sweep the
-// store at their end, of which the last one's finds nobody at work.
+// the next ones wait, within bounds, until those that go on have ended (store_moment.h): their
+// builders sweep the store at their end, of which the last one's finds nobody at work.
 //
 // A build goes through the builder (build_process.h); then what the template starts is tried in a
 // sandbox (fleet/trial.h). What it says and how it ends is told to a Book as it happens. Belongs to
