@@ -73,6 +73,8 @@ Result<Parsed> parse_arguments(const CommandTable& command, std::span<char* cons
 // The text of `caisson COMMAND --help`, and of `caisson --help` (a list of commands).
 std::string help_text(const CommandTable& command);
 std::string overview_text(std::span<const CommandTable* const> commands);
+// The text of `caisson GROUP --help`, of commands with two words ("image"); empty: no such group.
+std::string group_text(std::string_view word, std::span<const CommandTable* const> commands);
 // A man page in roff: caisson-run(1), and caisson(1) for the whole.
 std::string man_page(const CommandTable& command);
 std::string man_overview(std::span<const CommandTable* const> commands);

@@ -139,18 +139,29 @@ struct Group {
   std::string_view word;
   std::string_view summary;
 };
-constexpr std::array<Group, 3> kGroups = {{{"image", "Images of the local store"},
+constexpr std::array<Group, 4> kGroups = {{{"image", "Images of the local store"},
                                            {"key", "API keys of the server"},
-                                           {"team", "Teams of the server"}}};
+                                           {"team", "Teams of the server"},
+                                           {"policy", "Network policies"}}};
+
+bool is_of(const CommandTable& command, std::string_view group) {
+  return !command.hidden && command.name.size() > group.size() && command.name.starts_with(group) &&
+         command.name[group.size()] == ' ';
+}
+
+// The lines of the commands in a list of them.
+void list_command(std::string& out, const CommandTable& command) {
+  std::string head = "  " + std::string(command.name);
+  head.append(head.size() < 18 ? 18 - head.size() : 1, ' ');
+  out += head + wrapped(command.summary, 18, kWidth) + "\n";
+}
 
 // The second words of a group's commands.
 std::string group_words(std::string_view group, std::span<const CommandTable* const> commands) {
   std::string words;
   for (const CommandTable* command : commands) {
-    const std::size_t space = command->name.find(' ');
-    if (command->hidden || space == std::string_view::npos) continue;
-    if (command->name.substr(0, space) != group) continue;
-    (words += words.empty() ? "" : " ") += command->name.substr(space + 1);
+    if (!is_of(*command, group)) continue;
+    (words += words.empty() ? "" : " ") += command->name.substr(group.size() + 1);
   }
   return words;
 }
@@ -313,10 +324,7 @@ std::string overview_text(std::span<const CommandTable* const> commands) {
       "Usage: caisson COMMAND [OPTIONS]\n\nRuns code that nobody can vouch for, in a sandbox that "
       "is gone when it ends.\n\nCommands:\n";
   for (const CommandTable* command : commands) {
-    if (command->hidden) continue;
-    std::string head = "  " + std::string(command->name);
-    head.append(head.size() < 18 ? 18 - head.size() : 1, ' ');
-    out += head + wrapped(command->summary, 18, kWidth) + "\n";
+    if (!command->hidden) list_command(out, *command);
   }
   out +=
       "\nOptions:\n  -h, --help      Show this text.\n      --version   Show the version.\n\n"
@@ -324,6 +332,16 @@ std::string overview_text(std::span<const CommandTable* const> commands) {
       "      run script.py; it can read this folder and touch nothing else\n\n"
       "'caisson COMMAND --help' says more about a command.\n";
   return out;
+}
+
+std::string group_text(std::string_view word, std::span<const CommandTable* const> commands) {
+  const auto group = std::ranges::find(kGroups, word, &Group::word);
+  if (group == kGroups.end()) return "";
+  std::string out = "Usage: caisson " + std::string(word) + " COMMAND [OPTIONS]\n\n";
+  out += std::string(group->summary) + ".\n\nCommands:\n";
+  for (const CommandTable* command : commands)
+    if (is_of(*command, word)) list_command(out, *command);
+  return out + "\n'caisson " + std::string(word) + " COMMAND --help' says more about a command.\n";
 }
 
 std::string man_page(const CommandTable& command) {

@@ -64,6 +64,10 @@ std::size_t words_matched(std::string_view name, std::span<char* const> argument
   return words;
 }
 
+bool asks_for_help(std::string_view word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
 int unknown_command(std::span<char* const> arguments) {
   const std::string_view first = arguments[0];
   std::vector<std::string_view> names;
@@ -105,8 +109,13 @@ int run_command_line(std::span<char* const> arguments, HostMaker make_host) {
     write_all(1, "caisson " CAISSON_VERSION "\n");
     return 0;
   }
-  if (first == "--help" || first == "-h" || first == "help") {
+  if (asks_for_help(first)) {
     write_all(1, overview_text(kTables));
+    return 0;
+  }
+  if (const std::string group = group_text(first, kTables);
+      !group.empty() && arguments.size() == 2 && asks_for_help(arguments[1])) {
+    write_all(1, group);
     return 0;
   }
   for (const CommandEntry& entry : kCommands) {

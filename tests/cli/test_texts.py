@@ -10,7 +10,7 @@ import support
 
 COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "pause", "resume", "cp", "image pull", "image import",
             "image export", "image build", "image ls", "image inspect", "image tag", "image rm", "image gc", "key create", "key ls", "key rm",
-            "team create", "team ls", "team set", "policy check", "policy explain", "serve", "doctor", "completion"]
+            "team create", "team ls", "team set", "policy check", "policy explain", "policy apply", "serve", "doctor", "completion"]
 
 
 class Texts(support.CallerTest):
@@ -26,6 +26,18 @@ class Texts(support.CallerTest):
             self.assertIn("Example", done.out)
             self.assertIn(f"caisson {command}", done.out)
             self.assertIn(command, overview.out)
+
+    def test_help_of_every_group_lists_its_commands(self):
+        groups = sorted({command.split()[0] for command in COMMANDS if " " in command})
+        self.assertGreater(len(groups), 3)
+        for group in groups:
+            for word in ("--help", "-h", "help"):
+                done = self.caller.caisson(group, word)
+                self.assertEqual((done.returncode, done.err), (0, ""), (group, done))
+                listed = re.findall(r"^  (\S+ \S+)  ", done.out, re.M)
+                self.assertEqual(listed, [command for command in COMMANDS if command.startswith(group + " ")], done.out)
+            self.assert_refused(self.caller.caisson(group), f"'caisson {group}' needs a command")
+        self.assert_refused(self.caller.caisson("nothing", "--help"), "unknown command 'nothing'")
 
     def test_man_pages(self):
         folder = self.caller.mkdir("man")
