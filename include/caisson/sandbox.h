@@ -10,9 +10,10 @@
 // threads and from signal handlers. Programs that use it must not have SIGCHLD ignored, since the
 // launcher is waited for.
 //
-// Static libraries to link: see examples/CMakeLists.txt. The helper programs caisson-launcher and
-// caisson-guest are looked for beside the running program, one folder above it, and where the
-// package installs them.
+// Static libraries to link: see examples/CMakeLists.txt. The helper programs are looked for beside
+// the running program, one folder above it, and where the package installs them: caisson-launcher
+// for every sandbox, caisson-gateway where the spec has a network, caisson-image-worker where an
+// image is unpacked or a layer packed.
 #pragma once
 
 #include <caisson/error.h>
@@ -304,8 +305,8 @@ struct CreateOptions {
   Sandbox::Begun* begun = nullptr;
   // The command that the first run() will be given: it is asked for at once, so that it starts
   // without another round to the sandbox and back. Borrowed for the call. Only
-  // with Life::kOwner, and of no effect where the spec copies something in, which has to be there
-  // before.
+  // with Life::kOwner, and of no effect where the spec copies something in or has a network, which
+  // have to be there before.
   const Command* first_command = nullptr;
   // Nothing is wanted of the sandbox but that command's result: it ends by itself with the command,
   // and other calls find it gone. Results that the spec names are still fetched.

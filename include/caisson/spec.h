@@ -1,6 +1,6 @@
 // The one noun that everything shares: what a sandbox is and may do.
 //
-// Every front end (flags, YAML, JSON, later the HTTP APIs and MCP) fills SpecValues; validate()
+// Every front end (flags, YAML, JSON, the HTTP APIs) fills SpecValues; validate()
 // turns them into a SandboxSpec, or says which key is wrong, what was found there and what is
 // allowed. A SandboxSpec is immutable and always valid; nothing below this layer decides anything
 // again. Pure functions: no file is opened and no system call is made here. Part of the public API;
@@ -119,7 +119,9 @@ struct SpecValues {
   std::vector<Output> outputs;
   LayerKind layer = LayerKind::kTmpfs;
   Limits limits;
-  std::optional<NetworkPolicy> network;  // nullopt: deny, which is no network at all
+  // nullopt: deny, which is no network at all. A policy only where the sandbox ends with its maker
+  // (Life::kOwner) in this version.
+  std::optional<NetworkPolicy> network;
   bool require_hard_limits = false;
 
   bool operator==(const SpecValues&) const = default;

@@ -267,8 +267,10 @@ constinit const CommandTable kImageBuildTable = {
     .summary = "Build an image from a Dockerfile",
     .text =
         "CONTEXT is the folder that COPY and ADD take from; .dockerignore leaves files out. Every "
-        "RUN and COPY is done in a sandbox of its own, as the image's user, with the limits below "
-        "and without any network but the hosts of --net. What a step changed becomes a layer. A "
+        "RUN and COPY is done in a sandbox of its own, with the limits below and without any "
+        "network "
+        "but the hosts of --net; a RUN is done as the user whom USER names, without one as root of "
+        "the image. What a step changed becomes a layer. A "
         "step that was done before on the same files, with the same words and the same copied "
         "contents, is taken from the cache.\n\n"
         "Images of FROM must be in the local store (caisson image pull), by their own names or by "

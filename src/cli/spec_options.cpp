@@ -79,18 +79,22 @@ constinit const std::array<Option, 17> kAccessOptions = {{
      .words = "continue kill"},
     {.name = "--net",
      .value = "POLICY",
-     .help = "What it may reach: deny (nothing, the default), allow:HOST[:PORT] (several with "
-             "commas; HOST may be *.NAME; by TLS on 443 unless there is a port), the FILE of a "
-             "policy, or allow-public (all of the Internet). May be repeated.",
+     .help =
+         "What it may reach: deny (nothing, the default), allow:HOST[:PORT] (several with "
+         "commas; HOST may be *.NAME; port 443, the default, is TLS, 80 is HTTP without it, any "
+         "other is bytes of any kind), the FILE of a policy (its name has a slash or ends in "
+         ".yaml, .yml or .json), or allow-public (all of the Internet). May be repeated.",
      .complete = Complete::kFile},
     {.name = "--wall",
      .value = "NAME",
-     .help = "What stands between it and the host: auto, namespace, gvisor or microvm.",
+     .help = "What stands between it and the host: auto or namespace, which are the same in this "
+             "version; gvisor and microvm, which it does not have yet, are refused.",
      .complete = Complete::kWords,
      .words = "auto namespace gvisor microvm"},
     {.name = "--emulation",
      .value = "deny|allow",
-     .help = "allow: a microvm may be emulated, which is no hardware boundary.",
+     .help = "allow: a microvm may be emulated, which is no hardware boundary. Changes nothing in "
+             "this version, which has no microvm.",
      .complete = Complete::kWords,
      .words = "deny allow"},
     {.name = "--layer",
