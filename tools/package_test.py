@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -46,10 +47,39 @@ class Package(unittest.TestCase):
             entry = self.entries["/usr/" + name]
             self.assertEqual((entry.mode & 0o7777, entry.uid, entry.gid), (0o755, 0, 0), name)
 
+    def depends(self):
+        return {package.split()[0] for package in self.field("Depends").split(",")}
+
+    def test_each_library_of_a_program_is_of_a_package_that_it_depends_on(self):
+        needed = set()
+        with tempfile.NamedTemporaryFile() as file:
+            for name, text in self.texts.items():
+                if not text.startswith(b"\x7fELF"):
+                    continue
+                pathlib.Path(file.name).write_bytes(text)
+                needed |= set(re.findall(r"NEEDED +(\S+)", run("objdump", "-p", file.name).decode()))
+        self.assertIn("libc.so.6", needed)
+        for library in sorted(needed):
+            owners = {line.split(":")[0] for line in run("dpkg", "-S", f"*/{library}").decode().splitlines()}
+            self.assertTrue(owners & self.depends(), (library, owners))
+
+    def test_every_program_is_in_it(self):
+        built = {path.name for path in RELEASE.iterdir() if path.is_file() and os.access(path, os.X_OK) and path.name.startswith("caisson")}
+        packaged = {pathlib.Path(name).name for name in self.entries if name.startswith(("/usr/bin/", "/usr/libexec/caisson/"))}
+        self.assertEqual(built - packaged, set())
+
+    def test_links_of_the_readme_lead_somewhere(self):
+        folder = "/usr/share/doc/caisson/"
+        readme = self.texts.get(folder + "README.md") or gzip.decompress(self.texts[folder + "README.md.gz"])
+        links = re.findall(r"\]\(([^)#:]+)\)", readme.decode())
+        self.assertIn("docs/network.md", links)
+        missing = [link for link in links if folder + link not in self.entries and link not in ("CONTRIBUTING.md", "LICENSE")]
+        self.assertEqual(missing, [])
+
     def test_only_the_fetcher_and_the_server_need_libraries(self):
         self.assertEqual(self.field("Recommends"), "ca-certificates, uidmap")
-        depends = {package.split()[0] for package in self.field("Depends").split(",")}
-        self.assertEqual(depends, {"libc6", "libcurl4", "libgcc-s1", "libssl3", "libstdc++6", "passwd", "zlib1g"})
+        depends = self.depends()
+        self.assertEqual(depends, {"libc-ares2", "libc6", "libcurl4", "libgcc-s1", "libssl3", "libstdc++6", "passwd", "zlib1g"})
         dynamic = b"/lib64/ld-linux"
         needy = [name for name, text in self.texts.items() if text.startswith(b"\x7fELF") and dynamic in text]
         self.assertEqual(sorted(needy), ["/usr/libexec/caisson/caisson-gateway", "/usr/libexec/caisson/caisson-image-fetch", "/usr/libexec/caisson/caisson-remote",

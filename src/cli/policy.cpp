@@ -70,7 +70,10 @@ constinit const CommandTable kPolicyCheckTable = {
     .summary = "Check a network policy",
     .text =
         "Reads the policy in FILE (YAML, or JSON where the name ends in .json; - is standard "
-        "input) as --net FILE would, and says what is wrong with it, where, and what is allowed.",
+        "input) as --net FILE would, and says what is wrong with it, where, and what is "
+        "allowed.\n\n"
+        "docs/network.md of the sources, installed as /usr/share/doc/caisson/docs/network.md, has "
+        "every key, with examples.",
     .examples = kCheckExamples,
     .complete = Complete::kFile};
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """caisson policy check and explain: what is said of a network policy, and its exit statuses."""
 import json
+import re
 
 import support
 
@@ -22,6 +23,15 @@ class Policy(support.CallerTest):
         self.assertEqual((done.returncode, done.out), (0, "valid: 0 rules\n"), done)
         done = self.caller.caisson("policy", "check", "-", input=POLICY.encode())
         self.assertEqual(done.returncode, 0, done)
+
+    def test_the_examples_of_the_documents_are_valid(self):
+        for document in ("README.md", "docs/network.md"):
+            text = (support.harness.ROOT / document).read_text()
+            policies = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if re.search(r"^rules:", block, re.M)]
+            self.assertEqual(len(policies), 1, document)
+            done = self.caller.caisson("policy", "check", "-", input=policies[0].encode())
+            self.assertEqual(done.returncode, 0, done)
+        self.assertIn("docs/network.md", self.caller.caisson("policy", "check", "--help").out)
 
     def test_check_says_what_is_wrong_and_where(self):
         file = self.policy("rules:\n  - {host: [api.example.com]}\n")

@@ -1,0 +1,71 @@
+#include "egress/reasons.h"
+
+#include <algorithm>
+#include <array>
+
+namespace caisson::egress {
+namespace {
+
+constexpr auto kReasons = std::to_array<Reason>({
+    {"match", "a rule allows it"},
+    {"default", "no rule speaks of it, and the policy's default allows it"},
+    {"no_rule", "no rule names the host, and what no rule allows is denied"},
+    {"deny_rule", "a rule denies it"},
+    {"port", "the host is allowed, but on other ports"},
+    {"protocol",
+     "the host and its port are allowed, but for other bytes: TLS where a rule has tls: splice, "
+     "HTTP "
+     "where it has tls: plaintext, anything where it has proto: tcp"},
+    {"plaintext",
+     "the host is allowed by TLS alone; HTTP without it needs a rule with tls: plaintext"},
+    {"method", "no rule for the host has the method; CONNECT and TRACE have none at all"},
+    {"path", "no rule for the host has the path, with that method"},
+    {"body_size", "the body is longer than max_body of the rule"},
+    {"websocket", "no rule for the host has websocket: allow"},
+    {"no_name",
+     "a rule denies names, so the default allows only what says its name: TLS with a server name, "
+     "and HTTP"},
+    {"floor",
+     "the address is no address of the Internet, or one of this host, and the rule that allows the "
+     "host does not name it in cidrs"},
+    {"unreachable", "it is allowed, but the name has no address, or nothing answers there"},
+    {"timeout", "it is allowed, but there was no answer in time"},
+    {"upstream", "it is allowed, but the server broke off, or its answer is not HTTP"},
+    {"bad_name", "the name in the TLS hello or in Host is not the name of a host"},
+    {"name_mismatch", "the TLS hello names another host than the one that was asked for in DNS"},
+    {"no_server_name", "the TLS hello names no host, though one was asked for in DNS"},
+    {"bad_hello", "the TLS hello is late, broken, or can be read in two ways"},
+    {"no_first_bytes",
+     "what the connection is did not show: no bytes came, or too few in five seconds"},
+    {"unknown_address",
+     "the address is one of the gateway's own, and no name has it: a name must be asked for in DNS "
+     "first"},
+    {"host_mismatch", "Host or the target names another host or port than the connection is for"},
+    {"no_host", "the request has no Host"},
+    {"bad_target", "the request's target can be read in two ways, or is none"},
+    {"bad_body", "the request's body is not as HTTP frames it"},
+    {"upgrade", "the request asks for another protocol than WebSocket"},
+    {"refused", "no rule could allow the name, and dns has unmatched: refused"},
+    {"not_a_name", "what DNS was asked for is not the name of a host"},
+    {"table_full", "the sandbox has open connections to as many names as can have addresses"},
+    {"connections", "there were as many connections as limits.connections allows"},
+    {"connections_per_second",
+     "connections began faster than limits.connections_per_second allows"},
+    {"bytes_up", "the sandbox has sent as much as limits.bytes_up allows"},
+    {"bytes_down", "the sandbox has received as much as limits.bytes_down allows"},
+    {"records", "more happened at once than is recorded; the detail says how much is left out"},
+    {"update", "the policy was changed"},
+});
+
+}  // namespace
+
+std::span<const Reason> reasons() {
+  return kReasons;
+}
+
+std::string_view meaning_of(std::string_view word) {
+  const auto found = std::ranges::find(kReasons, word, &Reason::word);
+  return found == kReasons.end() ? std::string_view() : found->meaning;
+}
+
+}  // namespace caisson::egress
