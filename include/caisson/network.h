@@ -101,6 +101,10 @@ struct NetworkReport {
     bool operator==(const Refusal&) const = default;
   };
   std::vector<Refusal> refusals;  // in the order of their first; 64 different ones at most
+  // The last record of its audit, its number and its hash in hexadecimal digits; 0 and empty where
+  // there is none or it is not known.
+  std::uint64_t audit_sequence = 0;
+  std::string audit_hash;
   bool operator==(const NetworkReport&) const = default;
 };
 

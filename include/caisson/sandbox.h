@@ -326,7 +326,8 @@ struct CreateOptions {
   enum class Gateway : bool { kNo, kYes };
   Gateway gateway = Gateway::kNo;
   // Where the gateway of a spec's network writes its records, lines of JSON: a file that is open
-  // for appending. -1: nowhere. Borrowed for the call.
+  // for appending alone, empty or with such records, which one sandbox at a time writes to. -1:
+  // nowhere. Borrowed for the call.
   int audit_fd = -1;
   // This image instead of the one that the spec names, which is then only what the sandbox says it
   // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.

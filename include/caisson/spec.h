@@ -119,8 +119,7 @@ struct SpecValues {
   std::vector<Output> outputs;
   LayerKind layer = LayerKind::kTmpfs;
   Limits limits;
-  // nullopt: deny, which is no network at all. A policy only where the sandbox ends with its maker
-  // (Life::kOwner) in this version.
+  // nullopt: deny, which is no network at all.
   std::optional<NetworkPolicy> network;
   bool require_hard_limits = false;
 

@@ -1,17 +1,16 @@
 #include "box/network.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <utility>
+
+#include "egress/audit_file.h"
 
 namespace caisson::box {
 
 Result<Fd> records_file(int audit_fd) {
-  struct stat info = {};
-  if (::fstat(audit_fd, &info) != 0) return fail_errno("audit");
-  // Whoever reads anything else could hold the gateway back.
-  if (!S_ISREG(info.st_mode)) return fail(Error::invalid("audit: allowed is a regular file"));
+  Status claimed = egress::claim_audit(audit_fd);
+  if (!claimed.has_value()) return fail(std::move(claimed).error().with("audit"));
   Fd audit(::fcntl(audit_fd, F_DUPFD_CLOEXEC, 3));
   if (!audit.valid()) return fail_errno("audit");
   return audit;
@@ -40,11 +39,16 @@ Status open_gateway(egress::GatewayProcess& gateway, wall::Gateway sockets) {
 policy::NetworkReport end_gateway(egress::GatewayProcess& gateway) {
   auto told = gateway.stop();
   if (!told.has_value()) return {.complete = false};
-  policy::NetworkReport report{.connections = told->connections,
-                               .bytes_up = told->bytes_out,
-                               .bytes_down = told->bytes_in,
-                               .refused = told->refused};
-  for (egress::Refusal& refusal : told->refusals) {
+  egress::Report& counts = told->counts;
+  policy::NetworkReport report{.connections = counts.connections,
+                               .bytes_up = counts.bytes_out,
+                               .bytes_down = counts.bytes_in,
+                               .refused = counts.refused};
+  if (told->audit.sequence > 0) {
+    report.audit_sequence = told->audit.sequence;
+    report.audit_hash = std::move(told->audit.hash);
+  }
+  for (egress::Refusal& refusal : counts.refusals) {
     report.refusals.push_back({.target = std::move(refusal.target),
                                .reason = std::move(refusal.reason),
                                .count = refusal.count});

@@ -13,12 +13,11 @@
 
 namespace caisson::box {
 
-// A descriptor of our own for a gateway's records. Error: invalid_argument where it is no regular
-// file.
+// A descriptor of our own for a gateway's records, claimed. Errors: those of egress::claim_audit().
 Result<Fd> records_file(int audit_fd);
 
-// It gets ready while the sandbox is made. `audit_fd`: a regular file where the gateway's records
-// go; -1: nowhere. Borrowed for the call.
+// It gets ready while the sandbox is made. `audit_fd`: a file of audit records, open for
+// appending; -1: nowhere. Borrowed for the call.
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
                                                               int audit_fd);

@@ -90,6 +90,11 @@ json::Value network_value(const policy::NetworkReport& report) {
     refusals.push(std::move(entry));
   }
   value.set("refusals", std::move(refusals));
+  if (report.audit_sequence > 0) {
+    json::Value audit = json::Value::object();
+    audit.set("seq", report.audit_sequence).set("hash", report.audit_hash);
+    value.set("audit", std::move(audit));
+  }
   return value;
 }
 

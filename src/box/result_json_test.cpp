@@ -44,6 +44,22 @@ TEST(ResultLine, HasWhatWasPromised) {
     EXPECT_NE(value.find("usage")->find(key), nullptr) << key;
 }
 
+TEST(ResultLine, TheNetworkComesWithTheLastRecordOfItsAudit) {
+  policy::NetworkReport report{.connections = 2};
+  report.refusals.push_back({.target = "a.example.com:443", .reason = "no_rule", .count = 3});
+  ResultContext context{.wall = "namespace", .image = "host", .network = &report};
+  auto value = json::parse(result_line(exited_with(""), context));
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(json::serialize(*value->find("network")),
+            R"({"complete":true,"connections":2,"bytes_up":0,"bytes_down":0,"refused":0,)"
+            R"("refusals":[{"target":"a.example.com:443","reason":"no_rule","count":3}]})");
+  report.audit_sequence = 7;
+  report.audit_hash = "ab";
+  value = json::parse(result_line(exited_with(""), context));
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(json::serialize(*value->find("network")->find("audit")), R"({"seq":7,"hash":"ab"})");
+}
+
 TEST(ResultLine, OutputThatIsNoTextIsBase64) {
   const json::Value value = parsed(exited_with("\xff\x00z"));
   EXPECT_EQ(*value.find("stdout")->as_string(), "/w==");

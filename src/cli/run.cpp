@@ -17,6 +17,7 @@
 #include "cli/server_options.h"
 #include "cli/spec_options.h"
 #include "cli/terminal.h"
+#include "egress/audit_file.h"
 #include "policy/document.h"
 
 namespace caisson::cli {
@@ -45,7 +46,8 @@ constexpr std::array<Option, 9> kOwnOptions = {{
      .complete = Complete::kFile},
     {.name = "--audit",
      .value = "FILE",
-     .help = "Append what --net let through and refused to FILE, a line of JSON each.",
+     .help = "Append what --net let through and refused to FILE, a line of JSON each; see caisson "
+             "audit.",
      .complete = Complete::kFile},
     {.name = "--print-spec",
      .help = "Print the spec that these options make, as YAML, and run "
@@ -251,9 +253,10 @@ int run_run(const Parsed& parsed, Host& host) {
   }
   const bool prints = parsed.has("--print-spec");
   if (const std::string path = parsed.value("--audit"); !path.empty()) {
-    report.audit_file = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    if (!report.audit_file.valid())
-      return fail_run(Error::syscall("--audit '" + path + "'", errno), report);
+    auto file = egress::open_audit(path);
+    if (!file.has_value())
+      return fail_run(std::move(file).error().with("--audit '" + path + "'"), report);
+    report.audit_file = std::move(*file);
   }
   // What every sandbox needs is claimed while the options are looked at.
   if (!prints) host.begin();

@@ -12,7 +12,6 @@
 
 #include "base/json.h"
 #include "base/time_text.h"
-#include "egress/audit_verify.h"
 
 namespace caisson::egress {
 namespace {
@@ -27,49 +26,6 @@ Result<struct stat> look(int fd) {
   // Whoever reads anything else could hold the gateway back.
   if (!S_ISREG(info.st_mode)) return fail(Error::invalid("allowed is a regular file"));
   return info;
-}
-
-Result<AuditEnd> read_end(int audit_fd, off_t size) {
-  // It is open for writing alone, so that no gateway can read what others did.
-  const Fd file(
-      ::open(("/proc/self/fd/" + std::to_string(audit_fd)).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return fail_errno("the records that are there cannot be read");
-  const std::size_t wanted = std::min(static_cast<std::size_t>(size), kMostAuditTail);
-  std::string tail(wanted, '\0');
-  std::size_t got = 0;
-  while (got < wanted) {
-    const ssize_t count =
-        TEMP_FAILURE_RETRY(::pread(file.get(), tail.data() + got, wanted - got,
-                                   size - static_cast<off_t>(wanted) + static_cast<off_t>(got)));
-    if (count < 0) return fail_errno("read");
-    if (count == 0) break;
-    got += static_cast<std::size_t>(count);
-  }
-  tail.resize(got);
-  auto end = find_audit_end(
-      tail, wanted < static_cast<std::size_t>(size) ? AuditTail::kEndOnly : AuditTail::kWholeFile);
-  if (!end.has_value()) {
-    return fail(std::move(end).error().with(
-        "records cannot be appended to this file ('caisson audit verify' "
-        "says more); give a new one"));
-  }
-  return end;
-}
-
-Result<AuditHead> append(AuditChain& chain, int fd, const json::Value& record) {
-  const std::string line = chain.next(json::serialize(record) + "\n");
-  const ssize_t count = TEMP_FAILURE_RETRY(::write(fd, line.data(), line.size()));
-  if (count < 0) return fail_errno("write");
-  if (static_cast<std::size_t>(count) != line.size())
-    return fail(Error(Code::kResourceExhausted, "the file takes no more"));
-  chain.appended(line.size());
-  return chain.head();
-}
-
-json::Value record_of(std::string_view kind) {
-  json::Value record = json::Value::object();
-  record.set("ts", time_text(std::chrono::system_clock::now())).set("v", 1).set("kind", kind);
-  return record;
 }
 
 Status lock(int fd) {
@@ -90,8 +46,14 @@ Result<Fd> begin_segment(const std::string& path, const AuditEnd& end) {
   Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, kMode));
   if (!file.valid()) return fail_errno("" + fresh);
   TRY(lock(file.get()));
-  AuditChain chain(end.head);
-  TRY(append(chain, file.get(), record_of("segment").set("before", end.head.hash)));
+  json::Value record = json::Value::object();
+  record.set("ts", time_text(std::chrono::system_clock::now())).set("v", 1);
+  record.set("kind", "segment").set("before", end.head.hash);
+  const std::string line = AuditChain(end.head).next(json::serialize(record) + "\n");
+  const ssize_t count = TEMP_FAILURE_RETRY(::write(file.get(), line.data(), line.size()));
+  if (count < 0) return fail_errno(fresh);
+  if (static_cast<std::size_t>(count) != line.size())
+    return fail(Error(Code::kResourceExhausted, fresh + ": the file takes no more"));
   for (unsigned number = 1; number <= kMostSegments; ++number) {
     const std::string aside = path + "." + std::to_string(number);
     if (::link(path.c_str(), aside.c_str()) != 0) {
@@ -107,18 +69,46 @@ Result<Fd> begin_segment(const std::string& path, const AuditEnd& end) {
 
 }  // namespace
 
-Result<AuditHead> claim_audit(int audit_fd) {
+Result<Fd> open_audit_reader(int audit_fd) {
+  // It is open for writing alone, so that no gateway can read what others did.
+  Fd file(::open(("/proc/self/fd/" + std::to_string(audit_fd)).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return fail_errno("the records that are there cannot be read");
+  return file;
+}
+
+Result<AuditEnd> read_audit_end(int reader_fd) {
+  const off_t size = ::lseek(reader_fd, 0, SEEK_END);
+  const off_t from = std::max<off_t>(size - static_cast<off_t>(kMostAuditTail), 0);
+  if (size < 0 || ::lseek(reader_fd, from, SEEK_SET) < 0) return fail_errno("lseek");
+  std::string tail(static_cast<std::size_t>(size - from), '\0');
+  std::size_t got = 0;
+  while (got < tail.size()) {
+    const ssize_t count =
+        TEMP_FAILURE_RETRY(::read(reader_fd, tail.data() + got, tail.size() - got));
+    if (count < 0) return fail_errno("read");
+    if (count == 0) break;
+    got += static_cast<std::size_t>(count);
+  }
+  tail.resize(got);
+  auto end = find_audit_end(tail, from > 0 ? AuditTail::kEndOnly : AuditTail::kWholeFile);
+  if (!end.has_value()) {
+    return fail(std::move(end).error().with(
+        "records cannot be appended to this file ('caisson audit verify' says "
+        "more); give a new one"));
+  }
+  return end;
+}
+
+Status claim_audit(int audit_fd) {
   TRY(look(audit_fd));
   const int flags = ::fcntl(audit_fd, F_GETFL);
   if (flags < 0) return fail_errno("fcntl");
   if ((flags & O_APPEND) == 0 || (flags & O_ACCMODE) != O_WRONLY)
     return fail(Error::invalid("allowed is a file that is open for appending alone"));
   TRY(lock(audit_fd));
-  TRY_ASSIGN(const struct stat info, look(audit_fd));
-  TRY_ASSIGN(AuditEnd end, read_end(audit_fd, info.st_size));
-  if (end.torn.empty()) return end.head;
-  AuditChain chain(end.head, end.torn);
-  return append(chain, audit_fd, record_of("cut_off"));
+  TRY_ASSIGN(const Fd reader, open_audit_reader(audit_fd));
+  TRY(read_audit_end(reader.get()));
+  return {};
 }
 
 Result<Fd> open_audit(const std::string& path, std::uint64_t most) {
@@ -134,7 +124,8 @@ Result<Fd> open_audit(const std::string& path, std::uint64_t most) {
         named.st_dev != info.st_dev)
       continue;
     if (static_cast<std::uint64_t>(info.st_size) <= most) return file;
-    TRY_ASSIGN(const AuditEnd end, read_end(file.get(), info.st_size));
+    TRY_ASSIGN(const Fd reader, open_audit_reader(file.get()));
+    TRY_ASSIGN(const AuditEnd end, read_audit_end(reader.get()));
     return begin_segment(path, end);
   }
   return fail(Error::unavailable("'" + path + "' is replaced again and again"));

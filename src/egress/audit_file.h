@@ -1,5 +1,6 @@
-// An audit file as whoever starts a gateway has it: claimed for one writer, its end looked at, so
-// that the chain goes on where it ended. The gateway then has it for appending alone.
+// An audit file: claimed for one writer by whoever makes a sandbox, and gone on with by its
+// gateway, which opens a reader before it shuts itself in, reads the end afterwards, and has the
+// file for appending alone when the sandbox's first byte comes.
 //
 // A file that has grown past kMostAuditSegment is put aside as FILE.1, FILE.2, … before a run, and
 // FILE begins anew with a record that names the hash it goes on from.
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "egress/audit_chain.h"
+#include "egress/audit_verify.h"
 
 namespace caisson::egress {
 
@@ -21,10 +23,14 @@ inline constexpr std::uint64_t kMostAuditSegment = 64u << 20;
 Result<Fd> open_audit(const std::string& path, std::uint64_t most = kMostAuditSegment);
 
 // `audit_fd`: a file that is open for appending. It is locked for as long as that opening or a copy
-// of it lasts. Where its end was cut off, a record is appended that says so. Gives what the next
-// record stands on. Error: invalid_argument for what is no file of audit records or is not open for
-// appending; unavailable where somebody else writes to it.
-Result<AuditHead> claim_audit(int audit_fd);
+// of it lasts, and its end is looked at. Errors: invalid_argument for what is no file of audit
+// records or is not open for appending alone; unavailable where somebody else writes to it.
+Status claim_audit(int audit_fd);
+// A reader of the same file. Error: the system's.
+Result<Fd> open_audit_reader(int audit_fd);
+// What the next record stands on, and what was cut off behind it. Reads at its own pace: nothing
+// but lseek() and read(). Error: invalid_argument, as of claim_audit().
+Result<AuditEnd> read_audit_end(int reader_fd);
 // Whether somebody has it claimed. Error: the system's.
 Result<bool> is_audit_claimed(int file_fd);
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -81,14 +82,19 @@ Result<std::string> GatewayProcess::receive() {
   return std::move(message.bytes);
 }
 
-Result<Report> GatewayProcess::stop() {
+Result<GatewayReport> GatewayProcess::stop() {
   Result<std::string> word = fail(Error::unavailable("the gateway has ended before its sandbox"));
   if (::shutdown(control_.get(), SHUT_WR) == 0) word = receive();
   control_.reset();
   (void)child_.end();
   if (!word.has_value() || !word->starts_with(kGatewayDone))
     return fail(Error::unavailable("the gateway has ended before its sandbox"));
-  return decode_report(std::string_view(*word).substr(1));
+  const std::string_view told = std::string_view(*word).substr(1);
+  const std::size_t end = std::min(told.find('\n'), told.size());
+  GatewayReport report;
+  TRY_ASSIGN(report.audit, AuditHead::decode(told.substr(0, end)));
+  TRY_ASSIGN(report.counts, decode_report(told.substr(std::min(end + 1, told.size()))));
+  return report;
 }
 
 }  // namespace caisson::egress

@@ -13,6 +13,7 @@
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "egress/audit_chain.h"
 #include "egress/proxy.h"
 #include "egress/report.h"
 
@@ -23,11 +24,17 @@ struct GatewayDescriptors {
   Fd tcp, dns_udp, dns_tcp;
 };
 
+struct GatewayReport {
+  Report counts;
+  AuditHead audit;  // the last record; sequence 0: there is none
+};
+
 class GatewayProcess {
  public:
   // Starts it and tells it what holds, without waiting: it gets ready beside whatever the caller
-  // does until serve(). `sandbox`: its id. `audit`: a file that is open for appending; invalid:
-  // nobody reads the records. Error: not_found without the program.
+  // does until serve(). `sandbox`: its id. `audit`: a file that is open for appending and
+  // claimed (audit_file.h); invalid: nobody reads the records. Error: not_found without the
+  // program.
   static Result<std::unique_ptr<GatewayProcess>> start(const std::string& sandbox,
                                                        const policy::NetworkPolicy& policy,
                                                        Fd audit);
@@ -38,7 +45,7 @@ class GatewayProcess {
   Status serve(GatewayDescriptors sockets);
 
   // Ends it and says what it did. Once. Error: unavailable where it ended before.
-  Result<Report> stop();
+  Result<GatewayReport> stop();
 
  private:
   GatewayProcess() = default;

@@ -22,11 +22,12 @@ inline constexpr char kGatewayReady = 'R';    // it serves
 inline constexpr char kGatewayFailed = 'F';   // and why it cannot
 inline constexpr char kGatewayUpdated = 'U';  // the policy holds
 inline constexpr char kGatewayRefused = 'X';  // and what is wrong with it; the one before holds
-inline constexpr char kGatewayDone = 'D';     // and the report, after which it ends
+// And the last record of the audit, a line break and the report; then it ends.
+inline constexpr char kGatewayDone = 'D';
 
 // Of a policy that is changed while the sandbox lives: what fits into one frame of its client.
 inline constexpr std::size_t kMostLivePolicy = 60 * 1024;
 // Any message of the two.
-inline constexpr std::size_t kMostGatewayMessage = 64 * 1024 + 1;
+inline constexpr std::size_t kMostGatewayMessage = 64 * 1024 + 256;
 
 }  // namespace caisson::launcher

@@ -93,7 +93,8 @@ class Lab(unittest.TestCase):
         done = caller.caisson("run", "--json", "--image", "host", "--audit", str(audit), *words, *options, "--", *command)
         result = json.loads(done.out)
         self.assertEqual(done.returncode, expect, done)
-        result["audit"] = [json.loads(line) for line in audit.read_text().splitlines()] if audit.exists() else []
+        records = [json.loads(line) for line in audit.read_text().splitlines()] if audit.exists() else []
+        result["audit"] = [record for record in records if "decision" in record]
         return result
 
     def python(self, caller, net, script, **named):
@@ -401,6 +402,12 @@ s = socket.create_connection(("good.example.com", 5432), 10); s.recv(8); s.senda
             self.assertEqual([(r["decision"], r["bytes_up"]) for r in result["audit"]], [("allow", 500)], result)
             self.assertEqual((result["network"]["complete"], result["network"]["connections"]), (True, 1))
 
+    def test_port_80_is_http_without_tls(self):
+        for caller in self.each_caller():
+            result = self.run_in(caller, "allow:good.example.com:80", "curl", "-sS", "http://good.example.com/debian/dists/stable/Release")
+            self.assertEqual(result["stdout"], "GET /debian/dists/stable/Release close\n", result)
+            self.assertEqual([(r["kind"], r["decision"], r["path"]) for r in result["audit"]], [("http", "allow", "/debian/dists/stable/Release")])
+
     def test_records_do_not_fill_the_disk(self):
         script = """
 import socket
@@ -424,7 +431,7 @@ with socket.create_connection(("evil.example.org", 80), 10) as s:
             self.assertIn("--audit: there is nothing to record without --net", done.err)
             done = caller.caisson("run", "--net", "allow:good.example.com", "--audit", "/dev/null", "--", "true")
             self.assertEqual(done.returncode, 125)
-            self.assertIn("audit: allowed is a regular file", done.err)
+            self.assertIn("--audit '/dev/null': allowed is a regular file", done.err)
 
     def test_a_gateway_that_cannot_start_lets_no_program_start(self):
         for caller in self.each_caller():

@@ -59,8 +59,11 @@ class Stage(test_gateway.Lab):
                 self.assert_untouched(EVIL)
                 self.assertEqual(len(gateways()), 1)
             self.assertTrue(harness.wait_until(lambda: not gateways(), 10), gateways())
+            done = caller.caisson("audit", "verify", str(audit))
+            self.assertEqual(done.returncode, 0, done)
             records = [json.loads(line) for line in audit.read_text().splitlines()]
-            self.assertEqual([(r["sandbox"], r["decision"], r["host"]) for r in records],
+            self.assertEqual([r["kind"] for r in (records[0], records[-1])], ["begin", "end"])
+            self.assertEqual([(r["sandbox"], r["decision"], r["host"]) for r in records[1:-1]],
                              [(sandbox, "allow", "good.example.com")] * 2 + [(sandbox, "deny", "evil.example.org")])
 
     def test_names_alone_start_it(self):
@@ -97,7 +100,8 @@ class Stage(test_gateway.Lab):
     def test_a_dead_gateway_is_started_again_with_what_holds_now(self):
         ask = 'tls("good.example.com", 443, "good.example.com")'
         for caller in self.each_caller():
-            with self.detached(caller, "allow:evil.example.org") as sandbox:
+            audit = str(pathlib.Path(caller.home) / "audit.jsonl")
+            with self.detached(caller, "allow:evil.example.org", "--audit", audit) as sandbox:
                 self.assertEqual(self.apply(caller, sandbox, "allow:good.example.com").returncode, 0)
                 self.assertEqual(self.inside(caller, sandbox, ask), "HTTP/1.0 200 OK")
                 for _ in range(2):
@@ -107,6 +111,14 @@ class Stage(test_gateway.Lab):
                     self.assertTrue(harness.wait_until(lambda: self.inside(caller, sandbox, ask) == "HTTP/1.0 200 OK", 20))
                     self.assertNotEqual(gateways(), before)
                 self.assert_untouched(EVIL)
+                # The file has one writer, also between two gateways.
+                done = caller.caisson("run", "--image", "host", "--net", "allow:good.example.com", "--audit", audit, "--", "true")
+                self.assertEqual(done.returncode, 125)
+                self.assertIn("another sandbox writes its records to this file", done.err)
+            self.assertTrue(harness.wait_until(lambda: not gateways(), 10), gateways())
+            # Each went on where the one before had got to; what the dead ones did last is not known.
+            done = caller.caisson("audit", "verify", audit)
+            self.assertEqual((done.returncode, "broken" in done.out, done.out.count("has no closing record")), (1, False, 2), done)
 
     def test_a_gateway_that_stands_still_holds_up_no_change(self):
         for caller in self.each_caller():

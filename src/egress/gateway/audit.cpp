@@ -10,8 +10,8 @@ namespace caisson::egress {
 namespace {
 
 constexpr std::size_t kMostText = 255;
-constexpr std::array<std::string_view, 6> kKindNames = {"dns",  "tcp",           "tls",
-                                                        "http", "policy_update", "limit"};
+constexpr std::array<std::string_view, 8> kKindNames = {"dns",           "tcp",   "tls",   "http",
+                                                        "policy_update", "limit", "begin", "end"};
 
 std::string_view cut(std::string_view text) {
   return text.substr(0, kMostText);
@@ -34,11 +34,12 @@ std::string_view to_string(AuditKind kind) {
 }
 
 std::string audit_line(const AuditRecord& record, std::string_view sandbox, std::uint64_t revision,
-                       std::uint64_t sequence, std::chrono::system_clock::time_point now) {
+                       std::chrono::system_clock::time_point now) {
   json::Value line = json::Value::object();
   line.set("ts", time_text(now)).set("v", 1).set("sandbox", sandbox).set("rev", revision);
-  line.set("seq", sequence).set("kind", to_string(record.kind));
-  line.set("decision", record.allowed ? "allow" : "deny");
+  line.set("kind", to_string(record.kind));
+  const bool decides = record.kind != AuditKind::kBegin && record.kind != AuditKind::kEnd;
+  if (decides) line.set("decision", record.allowed ? "allow" : "deny");
   set_text(line, "rule", record.rule);
   set_text(line, "reason", record.reason);
   set_text(line, "host", record.host);

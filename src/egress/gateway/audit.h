@@ -15,7 +15,17 @@
 
 namespace caisson::egress {
 
-enum class AuditKind : std::uint8_t { kDns, kTcp, kTls, kHttp, kPolicyUpdate, kLimit };
+// kBegin and kEnd are the first and the last record of a run, and no decisions.
+enum class AuditKind : std::uint8_t {
+  kDns,
+  kTcp,
+  kTls,
+  kHttp,
+  kPolicyUpdate,
+  kLimit,
+  kBegin,
+  kEnd
+};
 std::string_view to_string(AuditKind kind);
 
 // Of a record that counts others that were not written.
@@ -39,9 +49,9 @@ struct AuditRecord {
   std::string detail;       // a sentence, where something went wrong
 };
 
-// "{…}\n". `sequence` numbers the records of one gateway.
+// "{…}\n", to which audit_chain.h adds a number and a hash.
 std::string audit_line(const AuditRecord& record, std::string_view sandbox, std::uint64_t revision,
-                       std::uint64_t sequence, std::chrono::system_clock::time_point now);
+                       std::chrono::system_clock::time_point now);
 
 // Counts it: what was let through, and what was not, with the reason.
 void add_to_report(const AuditRecord& record, Report& report);

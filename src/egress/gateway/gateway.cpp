@@ -89,6 +89,10 @@ GatewayCounts Gateway::counts() const {
   return {.bytes_up = state_->meter.bytes_up(), .bytes_down = state_->meter.bytes_down()};
 }
 
+std::uint64_t Gateway::revision() const {
+  return state_->revision;
+}
+
 void Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
   State& state = *state_;
   state.options.policy = std::move(policy);
@@ -119,8 +123,8 @@ void Gateway::State::record(const AuditRecord& record) {
     return;
   }
   count_unwritten();
-  options.record(record, audit_line(record, options.sandbox, revision, ++sequence,
-                                    std::chrono::system_clock::now()));
+  options.record(record,
+                 audit_line(record, options.sandbox, revision, std::chrono::system_clock::now()));
 }
 
 void Gateway::State::count_unwritten() {
@@ -129,8 +133,8 @@ void Gateway::State::count_unwritten() {
                          .reason = std::string(kRecordsReason),
                          .detail = std::to_string(unwritten) + " records were not written"};
   unwritten = 0;
-  options.record(lost, audit_line(lost, options.sandbox, revision, ++sequence,
-                                  std::chrono::system_clock::now()));
+  options.record(lost,
+                 audit_line(lost, options.sandbox, revision, std::chrono::system_clock::now()));
 }
 
 Async<void> Gateway::State::accept_all(std::shared_ptr<State> self) {

@@ -57,6 +57,7 @@ class Gateway {
   // From now on this policy holds; connections that it denies are reset.
   void update(std::shared_ptr<const policy::CompiledNetwork> policy);
   GatewayCounts counts() const;
+  std::uint64_t revision() const;  // how many policies it has had
 
   struct State;  // for src/egress/gateway alone
   explicit Gateway(std::shared_ptr<State> state);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/sys.h"
+#include "egress/audit_file.h"
 #include "egress/confine.h"
 #include "egress/gateway/gateway.h"
 #include "egress/report.h"
@@ -34,12 +35,14 @@ constexpr std::size_t kMostMemory = 512u << 20;
 constexpr std::size_t kMostDescriptors = 65'536;
 constexpr std::size_t kMostPolicy = 16u << 20;
 constexpr std::chrono::seconds kLastRecords{1};
+// Of one run. What comes then is counted.
+constexpr std::uint64_t kMostAudit = 1u << 30;
 
 struct Started {
   std::string sandbox;
   std::shared_ptr<const policy::CompiledNetwork> policy;
   GatewaySockets sockets;
-  Fd audit;
+  Fd audit, audit_reader;
 };
 
 void say(char kind, std::string_view text) {
@@ -59,7 +62,10 @@ Result<Started> receive_start() {
   started.sandbox = std::move(first.bytes);
   TRY_ASSIGN(const std::string text, sys::read_again(first.descriptors[0].get(), kMostPolicy));
   TRY_ASSIGN(started.policy, compiled(text));
-  if (first.descriptors.size() > 1) started.audit = std::move(first.descriptors[1]);
+  if (first.descriptors.size() > 1) {
+    started.audit = std::move(first.descriptors[1]);
+    TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
+  }
   TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (second.descriptors.size() != kGatewaySockets)
     return fail(Error(Code::kCancelled, "whoever started the gateway wants it no more"));
@@ -77,7 +83,10 @@ Status shut_in(const Started& started, int parent) {
                   .descriptors = kMostDescriptors,
                   .memory = kMostMemory,
                   .threads = Confinement::Threads::kLoop};
-  if (started.audit.valid()) how.keep.push_back(started.audit.get());
+  if (started.audit.valid()) {
+    how.keep.push_back(started.audit.get());
+    how.keep.push_back(started.audit_reader.get());
+  }
   return confine(how);
 }
 
@@ -107,36 +116,61 @@ io::Async<void> wait_for_records(io::Loop& loop, Gateway& gateway) {
   loop.stop();
 }
 
-// Where the records go. One that the file does not take is lost; the next one's number shows it.
+// Where the records go. One that the file does not take is lost, and the next one says so.
 class AuditFile {
  public:
-  explicit AuditFile(Fd file) : file_(std::move(file)) {}
-  void write(const std::string& line) {
+  AuditFile(Fd file, AuditEnd end)
+      : file_(std::move(file)), chain_(std::move(end.head), end.torn) {}
+
+  void write(AuditKind kind, const std::string& line) {
     if (!file_.valid() || line.empty()) return;
-    // The end of one that was cut off is not the beginning of this one.
-    const std::string bytes = torn_ ? "\n" + line : line;
-    const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
-    if (count > 0) torn_ = static_cast<std::size_t>(count) < bytes.size();
+    if (written_ >= kMostAudit && kind != AuditKind::kEnd) return chain_.lose();
+    const std::string bytes = chain_.next(line);
+    const ssize_t count = TEMP_FAILURE_RETRY(::write(file_.get(), bytes.data(), bytes.size()));
+    chain_.appended(count < 0 ? 0 : static_cast<std::size_t>(count));
+    if (count > 0) written_ += static_cast<std::uint64_t>(count);
   }
+  // Of what was written here; nothing is known where nothing was.
+  AuditHead head() const { return written_ > 0 ? chain_.head() : AuditHead(); }
 
  private:
   Fd file_;
-  bool torn_ = false;
+  AuditChain chain_;
+  std::uint64_t written_ = 0;
 };
+
+// The first and the last record of a run.
+std::string edge_line(AuditKind kind, const std::string& sandbox, std::uint64_t revision,
+                      const GatewayCounts& counts) {
+  const AuditRecord record{
+      .kind = kind, .bytes_up = counts.bytes_up, .bytes_down = counts.bytes_down};
+  return audit_line(record, sandbox, revision, std::chrono::system_clock::now());
+}
+
+// The end of the records that are there may be whatever another gateway made of it, so it is read
+// when this one has no rights any more; and not by what has read a sandbox's bytes.
+Result<AuditFile> take_audit(Fd file, Fd reader) {
+  AuditEnd end;
+  if (reader.valid()) {
+    TRY_ASSIGN(end, read_audit_end(reader.get()));
+  }
+  return AuditFile(std::move(file), std::move(end));
+}
 
 Status serve(Started started) {
   io::Loop loop(kThreads);
   TRY_ASSIGN(const std::unique_ptr<io::Stream> control, io::adopt(loop, Fd(kGatewayControlFd)));
   Report report;
-  GatewayOptions options{.sandbox = std::move(started.sandbox),
-                         .policy = std::move(started.policy)};
-  AuditFile audit(std::move(started.audit));
+  GatewayOptions options{.sandbox = started.sandbox, .policy = std::move(started.policy)};
+  TRY_ASSIGN(AuditFile audit,
+             take_audit(std::move(started.audit), std::move(started.audit_reader)));
   options.record = [&](const AuditRecord& record, const std::string& line) {
     add_to_report(record, report);
-    audit.write(line);
+    audit.write(record.kind, line);
   };
   TRY_ASSIGN(std::unique_ptr<Gateway> gateway,
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
+  audit.write(AuditKind::kBegin, edge_line(AuditKind::kBegin, started.sandbox, 1, {}));
   say(kGatewayReady, "");
   loop.spawn(follow_orders(loop, *control, *gateway));
   loop.run();
@@ -145,9 +179,11 @@ Status serve(Started started) {
   loop.spawn(wait_for_records(loop, *gateway));
   loop.run();
   const GatewayCounts counts = gateway->counts();
+  audit.write(AuditKind::kEnd,
+              edge_line(AuditKind::kEnd, started.sandbox, gateway->revision(), counts));
   report.bytes_out = counts.bytes_up;
   report.bytes_in = counts.bytes_down;
-  say(kGatewayDone, encode_report(report));
+  say(kGatewayDone, audit.head().encode() + "\n" + encode_report(report));
   return {};
 }
 

@@ -67,7 +67,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
 
   io::Loop& loop;
   GatewayOptions options;
-  std::uint64_t revision = 1, sequence = 0;
+  std::uint64_t revision = 1;
   std::unique_ptr<NameTable> names;
   Meter meter;
   http::Server http;
