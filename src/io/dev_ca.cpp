@@ -2,19 +2,19 @@
 
 #include <fcntl.h>
 #include <openssl/pem.h>
-#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <optional>
 #include <utility>
 
 #include "base/fd.h"
 #include "base/sys.h"
-#include "io/openssl.h"
+#include "io/make_certificate.h"
 
 namespace caisson::io {
 namespace {
@@ -27,15 +27,6 @@ constexpr long kRenewBeforeDays = 30;
 // With what is before it, a name in a certificate: 64 characters.
 constexpr std::size_t kMostDomain = 50;
 constexpr std::size_t kMostPem = 64 * 1024;
-
-struct Pair {
-  Key key;
-  Certificate certificate;
-};
-
-Error openssl_failed(std::string_view what) {
-  return Error::internal(std::string(what) + ": " + openssl_error());
-}
 
 // Names as in certificates: labels of letters, digits and hyphens.
 Status check_domain(const std::string& domain) {
@@ -58,59 +49,17 @@ Status check_domain(const std::string& domain) {
 // ---- making
 // ---------------------------------------------------------------------------------------
 
-Status add_extension(X509* to, X509* issuer, int kind, const std::string& value) {
-  X509V3_CTX context;
-  X509V3_set_ctx(&context, issuer, to, nullptr, nullptr, 0);
-  X509_EXTENSION* const made = X509V3_EXT_conf_nid(nullptr, &context, kind, value.c_str());
-  const bool added = made != nullptr && X509_add_ext(to, made, -1) == 1;
-  X509_EXTENSION_free(made);
-  if (!added) return fail(openssl_failed("X509 extension " + value));
-  return {};
-}
-
-Status set_serial(X509* certificate) {
-  unsigned char bytes[16];
-  if (RAND_bytes(bytes, sizeof(bytes)) != 1) return fail(openssl_failed("RAND_bytes"));
-  bytes[0] &= 0x7f;  // positive
-  BIGNUM* const number = BN_bin2bn(bytes, sizeof(bytes), nullptr);
-  const bool set = number != nullptr &&
-                   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate)) != nullptr;
-  BN_free(number);
-  if (!set) return fail(openssl_failed("X509 serial"));
-  return {};
-}
-
 std::string ca_name(const std::string& domain) {
   return "Caisson CA of " + domain;
 }
 
-// A new key and an unsigned certificate for it.
-Result<Pair> begin_pair(const std::string& name, long days) {
-  Pair made{Key(EVP_EC_gen("P-256")), Certificate(X509_new())};
-  if (made.key == nullptr || made.certificate == nullptr) return fail(openssl_failed("EC key"));
-  X509* const certificate = made.certificate.get();
-  X509_set_version(certificate, X509_VERSION_3);
-  TRY(set_serial(certificate));
-  // Clocks of clients may be a little behind.
-  X509_gmtime_adj(X509_getm_notBefore(certificate), -kDay);
-  X509_gmtime_adj(X509_getm_notAfter(certificate), days * kDay);
-  X509_set_pubkey(certificate, made.key.get());
-  const auto* text = reinterpret_cast<const unsigned char*>(name.c_str());
-  if (X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_UTF8, text, -1,
-                                 -1, 0) != 1)
-    return fail(openssl_failed("X509 name"));
-  return made;
+// Clocks of clients may be a little behind.
+Result<CertifiedKey> begin_pair(const std::string& name, long days) {
+  return io::begin_pair(name, std::chrono::seconds(-kDay), std::chrono::seconds(days * kDay));
 }
 
-Status sign(X509* certificate, X509* issuer, EVP_PKEY* key) {
-  if (X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) != 1 ||
-      X509_sign(certificate, key, EVP_sha256()) == 0)
-    return fail(openssl_failed("X509 signature"));
-  return {};
-}
-
-Result<Pair> make_ca(const std::string& domain) {
-  TRY_ASSIGN(Pair made, begin_pair(ca_name(domain), kCaDays));
+Result<CertifiedKey> make_ca(const std::string& domain) {
+  TRY_ASSIGN(CertifiedKey made, begin_pair(ca_name(domain), kCaDays));
   X509* const ca = made.certificate.get();
   TRY(add_extension(ca, ca, NID_basic_constraints, "critical,CA:TRUE,pathlen:0"));
   TRY(add_extension(ca, ca, NID_key_usage, "critical,keyCertSign,cRLSign"));
@@ -120,8 +69,8 @@ Result<Pair> make_ca(const std::string& domain) {
   return made;
 }
 
-Result<Pair> make_leaf(const Pair& ca, const std::string& domain) {
-  TRY_ASSIGN(Pair made, begin_pair(domain, kLeafDays));
+Result<CertifiedKey> make_leaf(const CertifiedKey& ca, const std::string& domain) {
+  TRY_ASSIGN(CertifiedKey made, begin_pair(domain, kLeafDays));
   X509* const leaf = made.certificate.get();
   X509* const issuer = ca.certificate.get();
   TRY(add_extension(leaf, issuer, NID_basic_constraints, "critical,CA:FALSE"));
@@ -136,24 +85,6 @@ Result<Pair> make_leaf(const Pair& ca, const std::string& domain) {
 
 // ---- files
 // ----------------------------------------------------------------------------------------
-
-Result<std::string> pem_of(const Bio& bio, bool written) {
-  char* bytes = nullptr;
-  const long size = BIO_get_mem_data(bio.get(), &bytes);
-  if (!written || size <= 0) return fail(openssl_failed("PEM"));
-  return std::string(bytes, static_cast<std::size_t>(size));
-}
-
-Result<std::string> pem_of(const Key& key) {
-  const Bio bio(BIO_new(BIO_s_mem()));
-  return pem_of(bio, PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr,
-                                              nullptr) == 1);
-}
-
-Result<std::string> pem_of(const Certificate& certificate) {
-  const Bio bio(BIO_new(BIO_s_mem()));
-  return pem_of(bio, PEM_write_bio_X509(bio.get(), certificate.get()) == 1);
-}
 
 // In place of the old file, whole or not at all.
 Status replace_file(const std::string& path, const std::string& bytes, mode_t mode) {
@@ -175,7 +106,7 @@ struct Files {
 };
 
 // The key first: a certificate that is there has its key.
-Status store(const Files& files, const Pair& pair) {
+Status store(const Files& files, const CertifiedKey& pair) {
   TRY_ASSIGN(const std::string key, pem_of(pair.key));
   TRY_ASSIGN(const std::string certificate, pem_of(pair.certificate));
   TRY(replace_file(files.key, key, 0600));
@@ -183,15 +114,16 @@ Status store(const Files& files, const Pair& pair) {
 }
 
 // nullopt: missing, damaged, or soon at its end.
-std::optional<Pair> load(const Files& files) {
+std::optional<CertifiedKey> load(const Files& files) {
   const auto certificate = sys::read_file(AT_FDCWD, files.certificate, kMostPem);
   const auto key = sys::read_file(AT_FDCWD, files.key, kMostPem);
   if (!certificate.has_value() || !key.has_value()) return std::nullopt;
   const auto reader = [](const std::string& text) {
     return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   };
-  Pair found{Key(PEM_read_bio_PrivateKey(reader(*key).get(), nullptr, nullptr, nullptr)),
-             Certificate(PEM_read_bio_X509(reader(*certificate).get(), nullptr, nullptr, nullptr))};
+  CertifiedKey found{
+      Key(PEM_read_bio_PrivateKey(reader(*key).get(), nullptr, nullptr, nullptr)),
+      Certificate(PEM_read_bio_X509(reader(*certificate).get(), nullptr, nullptr, nullptr))};
   const bool whole = found.key != nullptr && found.certificate != nullptr &&
                      X509_check_private_key(found.certificate.get(), found.key.get()) == 1;
   ERR_clear_error();
@@ -202,14 +134,14 @@ std::optional<Pair> load(const Files& files) {
   return found;
 }
 
-bool is_ca_of(const Pair& pair, const std::string& domain) {
+bool is_ca_of(const CertifiedKey& pair, const std::string& domain) {
   char name[128] = "";
   X509_NAME_get_text_by_NID(X509_get_subject_name(pair.certificate.get()), NID_commonName, name,
                             sizeof(name));
   return name == ca_name(domain);
 }
 
-bool is_leaf_of(const Pair& leaf, const Pair& ca, const std::string& domain) {
+bool is_leaf_of(const CertifiedKey& leaf, const CertifiedKey& ca, const std::string& domain) {
   const std::string below = "x." + domain;
   X509* const certificate = leaf.certificate.get();
   const bool good = X509_verify(certificate, ca.key.get()) == 1 &&
@@ -227,14 +159,14 @@ Result<DevCa> make_dev_ca(const std::string& directory, const std::string& domai
   const Files ca_files{directory + "/ca.pem", directory + "/ca-key.pem"};
   const Files leaf_files{directory + "/server.pem", directory + "/server-key.pem"};
 
-  std::optional<Pair> ca = load(ca_files);
+  std::optional<CertifiedKey> ca = load(ca_files);
   if (!ca.has_value() || !is_ca_of(*ca, domain)) {
     TRY_ASSIGN(ca, make_ca(domain));
     TRY(store(ca_files, *ca));
   }
-  const std::optional<Pair> leaf = load(leaf_files);
+  const std::optional<CertifiedKey> leaf = load(leaf_files);
   if (!leaf.has_value() || !is_leaf_of(*leaf, *ca, domain)) {
-    TRY_ASSIGN(const Pair made, make_leaf(*ca, domain));
+    TRY_ASSIGN(const CertifiedKey made, make_leaf(*ca, domain));
     TRY(store(leaf_files, made));
   }
   return DevCa{ca_files.certificate, leaf_files.certificate, leaf_files.key};

@@ -1,5 +1,5 @@
-// OpenSSL's objects as owned values, and its errors as text. Only tls.cpp and dev_ca.cpp include
-// this; no other file of ours sees OpenSSL.
+// OpenSSL's objects as owned values, and its errors as text. Only .cpp files of this folder include
+// this (some by another header of it); no other file of ours sees OpenSSL.
 #pragma once
 
 #include <openssl/bio.h>

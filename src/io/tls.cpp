@@ -1,11 +1,14 @@
 #include "io/tls.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <deque>
 #include <list>
 #include <optional>
 #include <utility>
 
+#include "io/authority_state.h"
 #include "io/openssl.h"
 
 namespace caisson::io {
@@ -29,15 +32,7 @@ int select_protocol(SSL*, const unsigned char** chosen, unsigned char* size,
 
 Result<SslContext> make_context(const std::string& certificate_file, const std::string& key_file) {
   ERR_clear_error();
-  SslContext context(SSL_CTX_new(TLS_server_method()));
-  VERIFY(context != nullptr);
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                         SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // Nothing is kept for clients that come again: they bring their ticket.
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_alpn_select_cb(context.get(), select_protocol, nullptr);
+  SslContext context = server_context();
   if (SSL_CTX_use_certificate_chain_file(context.get(), certificate_file.c_str()) != 1)
     return fail(Error::invalid("the certificate " + certificate_file + ": " + openssl_error()));
   if (SSL_CTX_use_PrivateKey_file(context.get(), key_file.c_str(), SSL_FILETYPE_PEM) != 1 ||
@@ -113,13 +108,30 @@ Async<Status> feed(Held tls, Clock::duration timeout) {
   co_return Status();
 }
 
+// What a client says that does not believe the certificate (RFC 8446, section 6.2).
+bool is_distrust(unsigned long error) {
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return false;
+  switch (ERR_GET_REASON(error)) {
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // What is to be done after a call of OpenSSL's that did not succeed: bytes (ok), or nothing more.
 Async<Status> go_on(Held tls, int result, Clock::duration timeout) {
   const int error = SSL_get_error(tls->ssl.get(), result);
+  const Code code = is_distrust(ERR_peek_error()) ? Code::kUnauthenticated : Code::kUnavailable;
   const std::string why = error == SSL_ERROR_WANT_READ ? std::string() : openssl_error();
   // Also where the handshake failed: the alert says why.
   const Status flushed = co_await flush(tls, timeout);
-  if (error != SSL_ERROR_WANT_READ) co_return fail(Error::unavailable("TLS: " + why));
+  if (error != SSL_ERROR_WANT_READ) co_return fail(Error(code, "TLS: " + why));
   CO_TRY(Status(flushed));
   co_return co_await feed(tls, timeout);
 }
@@ -196,6 +208,19 @@ class TlsStream final : public Stream {
 };
 
 }  // namespace
+
+SslContext server_context() {
+  SslContext context(SSL_CTX_new(TLS_server_method()));
+  VERIFY(context != nullptr);
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                         SSL_OP_CIPHER_SERVER_PREFERENCE);
+  // Nothing is kept for clients that come again: they bring their ticket.
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_alpn_select_cb(context.get(), select_protocol, nullptr);
+  return context;
+}
 
 struct TlsIdentity::State {
   SslContext context;
@@ -315,6 +340,23 @@ std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> 
       std::make_shared<Accepting>(loop, std::move(below), std::move(identity), limits));
 }
 
+Async<Result<std::unique_ptr<Stream>>> accept_tls(Loop& loop, std::unique_ptr<Stream> below,
+                                                  std::shared_ptr<Authority> authority,
+                                                  std::string name, TlsLimits limits) {
+  ERR_clear_error();
+  Authority::State& state = authority->state();
+  const auto tls =
+      std::make_shared<Tls>(loop, std::move(below), state.context.get(), Tls::Side::kServer);
+  CO_TRY_ASSIGN(X509* const certificate, state.certificate_of(name));
+  if (SSL_use_certificate(tls->ssl.get(), certificate) != 1 ||
+      SSL_use_PrivateKey(tls->ssl.get(), state.key.get()) != 1)
+    co_return fail(openssl_failed("the certificate of " + name));
+  const Status shaken = co_await shake_hands(tls, limits.handshake_time);
+  if (shaken.has_value()) co_return std::unique_ptr<Stream>(std::make_unique<TlsStream>(tls));
+  tls->below->close();
+  co_return fail(shaken.error());
+}
+
 struct TlsTrust::State {
   SslContext context;
 };
@@ -322,17 +364,50 @@ struct TlsTrust::State {
 TlsTrust::TlsTrust(std::unique_ptr<State> state) : state_(std::move(state)) {}
 TlsTrust::~TlsTrust() = default;
 
-Result<std::shared_ptr<TlsTrust>> TlsTrust::load(const std::string& ca_file) {
-  ERR_clear_error();
-  auto state = std::make_unique<State>();
-  state->context.reset(SSL_CTX_new(TLS_client_method()));
-  VERIFY(state->context != nullptr);
-  SSL_CTX* const context = state->context.get();
+namespace {
+
+// Of a client that trusts nobody yet.
+SslContext client_context() {
+  SslContext made(SSL_CTX_new(TLS_client_method()));
+  VERIFY(made != nullptr);
+  SSL_CTX* const context = made.get();
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_alpn_protos(context, reinterpret_cast<const unsigned char*>(kHttp11.data()),
                           kHttp11.size());
+  return made;
+}
+
+// Where distributions keep what their host trusts as one file; the first that is there counts.
+constexpr const char* kBundles[] = {"/etc/ssl/certs/ca-certificates.crt",
+                                    "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+                                    "/etc/ssl/cert.pem"};
+
+}  // namespace
+
+Result<std::shared_ptr<TlsTrust>> TlsTrust::load_bundle() {
+  ERR_clear_error();
+  auto state = std::make_unique<State>();
+  state->context = client_context();
+  for (const char* const file : kBundles) {
+    if (::access(file, R_OK) != 0) continue;
+    if (SSL_CTX_load_verify_file(state->context.get(), file) != 1)
+      return fail(
+          Error::invalid(std::string("the certificates of ") + file + ": " + openssl_error()));
+    return std::shared_ptr<TlsTrust>(new TlsTrust(std::move(state)));
+  }
+  return fail(Error::precondition(std::string("this host has no bundle of certificates that it "
+                                              "trusts (Debian's package ca-certificates has "
+                                              "one, as ") +
+                                  kBundles[0] + ")"));
+}
+
+Result<std::shared_ptr<TlsTrust>> TlsTrust::load(const std::string& ca_file) {
+  ERR_clear_error();
+  auto state = std::make_unique<State>();
+  state->context = client_context();
+  SSL_CTX* const context = state->context.get();
   const int loaded = ca_file.empty() ? SSL_CTX_set_default_verify_paths(context)
                                      : SSL_CTX_load_verify_file(context, ca_file.c_str());
   if (loaded != 1)

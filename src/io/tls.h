@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "io/authority.h"
 #include "io/loop.h"
 #include "io/stream.h"
 
@@ -46,11 +47,21 @@ std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> 
                                           std::shared_ptr<TlsIdentity> identity,
                                           TlsLimits limits = {});
 
+// Shakes hands, on a connection that somebody else accepted, as the server of `name` (canonical, or
+// a numeric address) with a certificate of the authority. Errors: unauthenticated (the client said
+// that it does not believe the certificate), unavailable, deadline_exceeded.
+Async<Result<std::unique_ptr<Stream>>> accept_tls(Loop& loop, std::unique_ptr<Stream> below,
+                                                  std::shared_ptr<Authority> authority,
+                                                  std::string name, TlsLimits limits = {});
+
 // Whose certificates a client trusts.
 class TlsTrust {
  public:
   // PEM; empty: what this host trusts. Blocks. Error: invalid, with the file.
   static Result<std::shared_ptr<TlsTrust>> load(const std::string& ca_file);
+  // What this host trusts, all of it read now: for whoever can open no file later. Blocks. Error:
+  // precondition where the host has no bundle of certificates; invalid, with the file.
+  static Result<std::shared_ptr<TlsTrust>> load_bundle();
   ~TlsTrust();
 
   struct State;  // of OpenSSL; for src/io alone
