@@ -26,7 +26,10 @@ enum class RuleAction { kAllow, kDeny };
 enum class RuleProtocol { kHttp, kTcp };
 // How connections of an allowing http rule are treated. splice: TLS passes unopened; its server
 // name is enforced, what is inside is not seen. plaintext: HTTP without TLS, each request judged.
-enum class TlsMode { kSplice, kPlaintext };
+// inspect: the gateway is the server to the program, with a certificate of the sandbox's own
+// authority, and a client that verifies the true server; each request is judged in between. Where a
+// connection has a rule that inspects and one that splices, it is inspected.
+enum class TlsMode { kSplice, kPlaintext, kInspect };
 // Whether an allowing rule that names addresses which are not the Internet's lets them be reached
 // (liftable), or nothing does (fixed): for policies of somebody who does not own this host.
 enum class Floor { kLiftable, kFixed };
@@ -52,13 +55,14 @@ struct NetworkRule {
   // Address ranges; one that allows lifts the floor for what this rule allows. This host's own
   // addresses and what clouds give their machines must be named one by one.
   std::vector<std::string> cidrs;
-  // 1 to 65535. Empty: 443 for splice, 80 for plaintext, any port of a rule that denies.
+  // 1 to 65535. Empty: 443 for splice and inspect, 80 for plaintext, any port of a rule that
+  // denies.
   std::vector<std::uint16_t> ports;
   bool any_port = false;  // "ports: any"; `ports` is empty then
   RuleProtocol protocol = RuleProtocol::kHttp;
   TlsMode tls = TlsMode::kSplice;
-  std::vector<HttpMatch> http;  // of plaintext alone; empty: every request
-  bool websocket = false;       // whether plaintext requests may become WebSockets
+  std::vector<HttpMatch> http;  // of what is looked into (not splice); empty: every request
+  bool websocket = false;       // whether requests may become WebSockets
   bool operator==(const NetworkRule&) const = default;
 };
 

@@ -5,8 +5,33 @@
 #include <utility>
 
 #include "egress/audit_file.h"
+#include "policy/network_policy.h"
+#include "wall/plan.h"
 
 namespace caisson::box {
+namespace {
+
+// Each is the one that some runtime reads and no other does; all but Node's replace what it trusts
+// else, which is why the file has that too.
+constexpr const char* kTrustVariables[] = {
+    "SSL_CERT_FILE",                       // OpenSSL, curl, Python, Go, Ruby, Rust
+    "CURL_CA_BUNDLE",                      // curl, of whatever library
+    "GIT_SSL_CAINFO",                      // git
+    "REQUESTS_CA_BUNDLE",                  // Python's requests
+    "PIP_CERT",                            // pip
+    "NODE_EXTRA_CA_CERTS",                 // Node, besides its own
+    "npm_config_cafile",                   // npm
+    "CARGO_HTTP_CAINFO",                   // cargo
+    "DENO_CERT",                           // Deno
+    "AWS_CA_BUNDLE",                       // clients of AWS
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",  // gcloud
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",    // gRPC
+    "HTTPLIB2_CA_CERTS",                   // Python's httplib2
+    "BUNDLE_SSL_CA_CERT",                  // Ruby's bundler
+    "NIX_SSL_CERT_FILE",                   // Nix
+};
+
+}  // namespace
 
 Result<Fd> records_file(int audit_fd) {
   Status claimed = egress::claim_audit(audit_fd);
@@ -26,6 +51,26 @@ Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string&
   auto started = egress::GatewayProcess::start(id, policy, std::move(audit));
   if (!started.has_value()) return fail(std::move(started).error().with("network"));
   return started;
+}
+
+Status check_outliving(const policy::NetworkPolicy& policy) {
+  if (!policy::inspects(policy)) return {};
+  return fail(Error(Code::kUnimplemented,
+                    "network: a sandbox that outlives its maker has neither TLS that is inspected "
+                    "nor secrets in this version; allowed are rules with tls: splice or plaintext "
+                    "and proto: tcp"));
+}
+
+Result<std::string> authority_of(egress::GatewayProcess& gateway,
+                                 const policy::NetworkPolicy& policy) {
+  if (!policy::inspects(policy)) return std::string();
+  auto certificate = gateway.authority();
+  if (!certificate.has_value()) return fail(std::move(certificate).error().with("network"));
+  return certificate;
+}
+
+void add_trust_variables(std::map<std::string, std::string>& env) {
+  for (const char* name : kTrustVariables) env.try_emplace(name, wall::kTrustFile);
 }
 
 Status open_gateway(egress::GatewayProcess& gateway, wall::Gateway sockets) {

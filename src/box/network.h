@@ -3,6 +3,7 @@
 #pragma once
 
 #include <caisson/network.h>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,15 @@ Result<Fd> records_file(int audit_fd);
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
                                                               int audit_fd);
+// What a gateway that is started when something is sent, and anew after a failure, cannot do: the
+// sandbox would have to trust an authority that is not there yet. Error: unimplemented.
+Status check_outliving(const policy::NetworkPolicy& policy);
+// The certificate that the sandbox has to trust; empty: none, since no TLS is inspected.
+Result<std::string> authority_of(egress::GatewayProcess& gateway,
+                                 const policy::NetworkPolicy& policy);
+// The variables by which runtimes are told whom to trust (wall::kTrustFile), where they are not set
+// yet. What reads none of them, and is no Java, finds the image's bundle as it always does.
+void add_trust_variables(std::map<std::string, std::string>& env);
 // Returns when it serves the sandbox's sockets.
 Status open_gateway(egress::GatewayProcess& gateway, wall::Gateway sockets);
 // Ends it and says what it did.

@@ -223,6 +223,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY(check_wall(spec.values()));
   const bool outlives = options.life != Life::kOwner;
   const bool networked = spec->network.has_value();
+  if (networked && outlives) TRY(box::check_outliving(*spec->network));
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
@@ -330,6 +331,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   if (networked && !outlives) {
     TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network, options.audit_fd));
+    TRY_ASSIGN(plan.authority, box::authority_of(*state->network, *spec->network));
   } else if (networked) {
     // Only started when something is sent, which is no time to find that it is missing.
     TRY(helper_binary("caisson-gateway"));
@@ -466,7 +468,10 @@ Status Sandbox::set_deadline(std::uint64_t from_now_ms) {
 }
 
 Status Sandbox::set_network(const std::optional<policy::NetworkPolicy>& policy) {
-  if (policy.has_value()) TRY(policy::CompiledNetwork::compile(*policy));
+  if (policy.has_value()) {
+    TRY(policy::CompiledNetwork::compile(*policy));
+    TRY(box::check_outliving(*policy));
+  }
   return box::set_network(*state_->connection,
                           policy::written(policy.value_or(policy::NetworkPolicy())));
 }

@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "box/network.h"
 #include "box/sockets.h"
+#include "policy/network_policy.h"
 
 namespace caisson::box {
 
@@ -40,6 +42,7 @@ wall::Plan plan_of(const policy::SpecValues& spec, const Account& account) {
 Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec,
                     const ImageDefaults& defaults) {
   std::map<std::string, std::string> env = spec.env;
+  if (spec.network && policy::inspects(*spec.network)) add_trust_variables(env);
   env.insert(defaults.env.begin(), defaults.env.end());
   std::size_t bytes = 0;
   for (const auto& [name, value] : env) {

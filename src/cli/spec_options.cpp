@@ -82,7 +82,8 @@ constinit const std::array<Option, 17> kAccessOptions = {{
      .help =
          "What it may reach: deny (nothing, the default), allow:HOST[:PORT] (several with "
          "commas; HOST may be *.NAME; port 443, the default, is TLS, 80 is HTTP without it, any "
-         "other is bytes of any kind), the FILE of a policy (its name has a slash or ends in "
+         "other is bytes of any kind), inspect:HOST[:PORT] (TLS that is opened, so that each "
+         "request is judged), the FILE of a policy (its name has a slash or ends in "
          ".yaml, .yml or .json), or allow-public (all of the Internet). May be repeated.",
      .complete = Complete::kFile},
     {.name = "--wall",

@@ -20,6 +20,7 @@
 namespace caisson::egress {
 namespace {
 
+using launcher::kGatewayAuthority;
 using launcher::kGatewayDone;
 using launcher::kGatewayFailed;
 using launcher::kGatewayReady;
@@ -65,13 +66,20 @@ Status GatewayProcess::serve(GatewayDescriptors sockets) {
   const Status sent =
       sys::send_message(control_.get(), std::string_view(&kGatewayServe, 1), descriptors);
   // Where it has ended already, its last word says why.
+  TRY(expect(kGatewayReady));
+  return sent;
+}
+
+Result<std::string> GatewayProcess::authority() {
+  return expect(kGatewayAuthority);
+}
+
+Result<std::string> GatewayProcess::expect(char kind) {
   TRY_ASSIGN(const std::string word, receive());
   if (word.starts_with(kGatewayFailed))
     return fail(Error::precondition("the gateway cannot start: " + word.substr(1)));
-  TRY(sent);
-  if (!word.starts_with(kGatewayReady))
-    return fail(Error::internal("the gateway ended without a word"));
-  return {};
+  if (!word.starts_with(kind)) return fail(Error::internal("the gateway ended without a word"));
+  return word.substr(1);
 }
 
 Result<std::string> GatewayProcess::receive() {

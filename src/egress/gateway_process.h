@@ -40,6 +40,10 @@ class GatewayProcess {
                                                        Fd audit);
   ~GatewayProcess();
 
+  // Of a policy that inspects TLS (policy::inspects), once, before serve(): the certificate, as
+  // PEM, that the sandbox has to trust; its key stays there. Waits for it. Error: as serve().
+  Result<std::string> authority();
+
   // Hands it the sockets and returns when it serves them. Once. Error: precondition, with what it
   // says of its own start.
   Status serve(GatewayDescriptors sockets);
@@ -50,6 +54,8 @@ class GatewayProcess {
  private:
   GatewayProcess() = default;
   Result<std::string> receive();
+  // The text of the word that begins so. Error: of its own start, or that it has ended.
+  Result<std::string> expect(char kind);
 
   Fd control_;
   ChildProcess child_;

@@ -18,6 +18,8 @@ inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp
 inline constexpr std::size_t kGatewaySockets = 3;
 inline constexpr char kGatewayUpdate = 'U';
 
+// Where the policy opens TLS, the first word: the certificate that the sandbox has to trust.
+inline constexpr char kGatewayAuthority = 'C';
 inline constexpr char kGatewayReady = 'R';    // it serves
 inline constexpr char kGatewayFailed = 'F';   // and why it cannot
 inline constexpr char kGatewayUpdated = 'U';  // the policy holds

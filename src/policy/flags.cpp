@@ -299,17 +299,18 @@ Result<LayerKind> parse_layer(std::string_view text) {
 namespace {
 
 constexpr std::string_view kNetAllowed =
-    "deny, allow-public, allow:HOST[:PORT] (several with commas between them), or the file of a "
-    "policy, with a slash or .yaml in its name";
+    "deny, allow-public, allow:HOST[:PORT] or inspect:HOST[:PORT] (several with commas between "
+    "them), or the file of a policy, with a slash or .yaml in its name";
 constexpr std::string_view kAllowPrefix = "allow:";
+constexpr std::string_view kInspectPrefix = "inspect:";
 
 bool is_policy_file(std::string_view text) {
   return text.contains('/') || text.ends_with(".yaml") || text.ends_with(".yml") ||
          text.ends_with(".json");
 }
 
-Result<NetworkRule> allow_rule(std::string_view entry) {
-  NetworkRule rule;
+Result<NetworkRule> allow_rule(std::string_view entry, TlsMode mode) {
+  NetworkRule rule{.tls = mode};
   const std::size_t colon = entry.rfind(':');
   // The colons of an address in brackets are its own.
   const bool has_port = colon != entry.npos && entry.find(']', colon) == entry.npos;
@@ -321,6 +322,7 @@ Result<NetworkRule> allow_rule(std::string_view entry) {
   if (!port.has_value()) return fail(std::move(port).error().with("--net " + quote(entry)));
   rule.hosts = {std::string(entry.substr(0, colon))};
   rule.ports = {*port};
+  if (mode == TlsMode::kInspect) return rule;
   if (*port == 80) rule.tls = TlsMode::kPlaintext;
   if (*port != 80 && *port != 443) rule.protocol = RuleProtocol::kTcp;
   return rule;
@@ -333,12 +335,14 @@ Result<NetworkFlag> parse_network(std::string_view text) {
   if (text == to_string(NetworkDefault::kAllowPublic)) {
     return NetworkFlag{.network = NetworkPolicy{.unmatched = NetworkDefault::kAllowPublic}};
   }
-  if (text.starts_with(kAllowPrefix)) {
+  const bool inspects = text.starts_with(kInspectPrefix);
+  if (inspects || text.starts_with(kAllowPrefix)) {
     NetworkPolicy policy;
-    std::string_view rest = text.substr(kAllowPrefix.size());
+    const TlsMode mode = inspects ? TlsMode::kInspect : TlsMode::kSplice;
+    std::string_view rest = text.substr((inspects ? kInspectPrefix : kAllowPrefix).size());
     while (true) {
       const std::size_t comma = rest.find(',');
-      TRY_ASSIGN(policy.rules.emplace_back(), allow_rule(rest.substr(0, comma)));
+      TRY_ASSIGN(policy.rules.emplace_back(), allow_rule(rest.substr(0, comma), mode));
       if (comma == rest.npos) break;
       rest.remove_prefix(comma + 1);
     }

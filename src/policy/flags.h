@@ -79,7 +79,8 @@ Result<SyscallProfile> parse_profile(std::string_view text);
 Result<OnRefusal> parse_on_refusal(std::string_view text);
 Result<LayerKind> parse_layer(std::string_view text);
 
-// --net: deny, allow-public, allow:HOST[:PORT][,HOST[:PORT]…], or a file's name, which has a slash
+// --net: deny, allow-public, allow:HOST[:PORT][,HOST[:PORT]…], inspect: and the same, or a file's
+// name, which has a slash
 // or ends in .yaml, .yml or .json. A HOST without a port is meant by TLS on 443, with 80 by HTTP,
 // with another one as bytes of any kind.
 struct NetworkFlag {

@@ -131,9 +131,19 @@ TEST(Flags, ReadsWhatTheNetworkIs) {
   EXPECT_EQ(flag->network->rules, rules);
 }
 
+TEST(Flags, WhatIsToBeInspectedIsTlsOnAnyPort) {
+  const std::vector<NetworkRule> rules = {
+      {.hosts = {"a.example.com"}, .tls = TlsMode::kInspect},
+      {.hosts = {"b.example.com"}, .ports = {8443}, .tls = TlsMode::kInspect}};
+  const auto flag = parse_network("inspect:a.example.com,b.example.com:8443");
+  ASSERT_TRUE(flag.has_value()) << flag.error().message();
+  EXPECT_EQ(flag->network->rules, rules);
+}
+
 TEST(Flags, RefusesWhatTheNetworkCannotBe) {
-  for (const char* text : {"allow:", "allow:a.example.com,", "allow:*", "allow:*.com",
-                           "allow:a.example.com:0", "allow:a.example.com:http", "allow:a b"}) {
+  for (const char* text :
+       {"inspect:", "inspect:a.example.com:0", "allow:", "allow:a.example.com,", "allow:*",
+        "allow:*.com", "allow:a.example.com:0", "allow:a.example.com:http", "allow:a b"}) {
     EXPECT_THAT(refusal(parse_network(text)), HasSubstr("--net")) << text;
   }
 }

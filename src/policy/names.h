@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 2> kNetworkDefaultNames = {"deny",
 inline constexpr std::array<std::string_view, 2> kFloorNames = {"liftable", "fixed"};
 inline constexpr std::array<std::string_view, 2> kRuleActionNames = {"allow", "deny"};
 inline constexpr std::array<std::string_view, 2> kRuleProtocolNames = {"http", "tcp"};
-inline constexpr std::array<std::string_view, 2> kTlsModeNames = {"splice", "plaintext"};
+inline constexpr std::array<std::string_view, 3> kTlsModeNames = {"splice", "plaintext", "inspect"};
 inline constexpr std::array<std::string_view, 3> kUnmatchedNameNames = {"synthetic", "nodata",
                                                                         "refused"};
 inline constexpr std::array<std::string_view, 2> kEmulationNames = {"deny", "allow"};

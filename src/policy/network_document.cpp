@@ -32,8 +32,6 @@ constexpr std::array<NetworkLimitRule, 8> kNetworkLimits = {{
 }};
 
 constexpr std::string_view kAnyPort = "any";
-constexpr std::string_view kInspectLater =
-    "splice or plaintext (this version does not look into TLS)";
 
 template <std::size_t N>
 std::string with_keys(std::string_view before, const std::array<std::string_view, N>& keys) {
@@ -134,17 +132,12 @@ Result<std::vector<HttpMatch>> read_matches(const Node& node, Path path) {
   return matches;
 }
 
-Status read_tls(const Node& node, Path path, TlsMode& mode) {
-  if (is_text(node) && node.text == "inspect") return fail(wrong_at(node, path, kInspectLater));
-  return read_enum(node, path, kTlsModeNames, mode);
-}
-
 Status read_rule_key(const std::string& name, const Node& value, Path below, NetworkRule& rule) {
   constexpr std::array<std::string_view, 9> kKeys = {
       "id", "action", "hosts", "cidrs", "ports", "proto", "tls", "http", "websocket"};
   if (name == "action") return read_enum(value, below, kRuleActionNames, rule.action);
   if (name == "proto") return read_enum(value, below, kRuleProtocolNames, rule.protocol);
-  if (name == "tls") return read_tls(value, below, rule.tls);
+  if (name == "tls") return read_enum(value, below, kTlsModeNames, rule.tls);
   if (name == "id") {
     TRY_ASSIGN(rule.id, read_word(value, below, "a name"));
   } else if (name == "hosts") {
@@ -172,10 +165,17 @@ Result<NetworkRule> read_rule(const Node& node, Path path) {
     return fail(wrong_at(node, path, "a rule such as {hosts: [api.example.com]}"));
   }
   NetworkRule rule;
+  bool says_tls = false;
   const auto read = [&](const std::string& name, const Node& value, Path below) {
+    says_tls = says_tls || name == "tls";
     return read_rule_key(name, value, below, rule);
   };
   TRY(for_each_key(node, path, read));
+  // What a rule says of requests it can only mean of connections that are looked into.
+  const bool of_requests = rule.action == RuleAction::kAllow &&
+                           rule.protocol == RuleProtocol::kHttp &&
+                           (!rule.http.empty() || rule.websocket);
+  if (!says_tls && of_requests) rule.tls = TlsMode::kInspect;
   return rule;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/names.h"
+
 namespace caisson::policy {
 namespace {
 
@@ -62,6 +64,22 @@ TEST(NetworkDocument, WhatIsWrittenIsReadAgainAsTheSame) {
   }
 }
 
+TEST(NetworkDocument, WhatIsSaidOfRequestsMeansThatTlsIsOpened) {
+  const auto mode = [](const std::string& rest) {
+    const auto read = parse_network_policy(
+        "rules: [{hosts: [a.example.com]" + rest + "}, {hosts: [b.example.com]}]", Format::kYaml);
+    if (!read.has_value()) return read.error().message();
+    EXPECT_EQ(read->rules[1].tls, TlsMode::kSplice);
+    return std::string(kTlsModeNames[static_cast<std::size_t>(read->rules[0].tls)]);
+  };
+  EXPECT_EQ(mode(""), "splice");
+  EXPECT_EQ(mode(", tls: inspect"), "inspect");
+  EXPECT_EQ(mode(", http: [{methods: [GET]}]"), "inspect");
+  EXPECT_EQ(mode(", websocket: allow"), "inspect");
+  EXPECT_EQ(mode(", http: [{methods: [GET]}], tls: plaintext"), "plaintext");
+  EXPECT_EQ(mode(", http: [{methods: [GET]}], action: deny"), "splice");
+}
+
 TEST(NetworkDocument, MayBeBelowTheKeyThatASpecHas) {
   const auto read =
       parse_network_policy("network: {rules: [{hosts: [a.example.com]}]}", Format::kYaml);
@@ -88,7 +106,10 @@ TEST(NetworkDocument, RefusesWithKeyAndWhatIsAllowed) {
       {"rules: [1]", "rules[0]", "a rule such as"},
       {"rules: [{host: a}]", "rules[0].host", "perhaps hosts"},
       {"rules: [{hosts: a}]", "rules[0].hosts", "a list"},
-      {"rules: [{hosts: [a.example.com], tls: inspect}]", "rules[0].tls", "splice or plaintext"},
+      {"rules: [{hosts: [a.example.com], tls: open}]", "rules[0].tls",
+       "splice, plaintext or inspect"},
+      {"rules: [{hosts: [a.example.com], tls: splice, http: [{methods: [GET]}]}]", "rules[0].http",
+       "tls: splice"},
       {"rules: [{hosts: [a.example.com], proto: udp}]", "rules[0].proto", "http or tcp"},
       {"rules: [{hosts: [a.example.com], ports: [443, https]}]", "rules[0].ports[1]", "1 to 65535"},
       {"rules: [{hosts: [a.example.com], ports: [0443]}]", "rules[0].ports[0]", "1 to 65535"},

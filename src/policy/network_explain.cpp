@@ -25,6 +25,7 @@ struct Asked {
   std::uint16_t port = 0;
   Target target;
   std::string method;
+  bool opened = false;  // TLS that the gateway looks into
 };
 
 Result<Asked> parse_url(std::string_view url, std::string_view method) {
@@ -51,6 +52,7 @@ std::string place(const Asked& asked) {
 std::string what(const Asked& asked) {
   switch (asked.kind) {
     case ConnectionKind::kTls:
+      if (asked.opened) return asked.method + " " + asked.target.path + " of " + place(asked);
       return "a TLS connection to " + place(asked);
     case ConnectionKind::kHttp:
       return asked.method + " " + asked.target.path + " of " + place(asked) + " without TLS";
@@ -65,8 +67,11 @@ std::string allowed_sentence(const Asked& asked, const NetworkDecision& decision
                              ? "the rule " + decision.rule + " allows "
                              : "no rule speaks of it, and the default allows ";
   sentence += what(asked);
-  if (asked.kind == ConnectionKind::kTls)
+  if (asked.opened) {
+    sentence += "; the gateway opens the TLS connection and judges each request";
+  } else if (asked.kind == ConnectionKind::kTls) {
     sentence += "; what is said in it is not looked at, only that it names this host";
+  }
   if (!asked.host.is_address())
     sentence += "; the name must lead to an address of the Internet, or to one that a rule names";
   return sentence;
@@ -102,16 +107,19 @@ std::string denied_sentence(const Asked& asked, const NetworkDecision& decision)
   }
 }
 
-NetworkDecision decide(const CompiledNetwork& policy, const Asked& asked) {
+NetworkDecision decide(const CompiledNetwork& policy, Asked& asked) {
   NetworkDecision decision = policy.raw_connection(asked.host, asked.port);
-  if (!decision.allowed && asked.kind == ConnectionKind::kHttp) {
-    decision =
-        policy.request(asked.host, asked.port, {.method = asked.method, .path = asked.target.path});
-    // Why there is no rule for its requests, the connection knows.
-    if (decision.reason == NetworkReason::kNoRule)
-      decision = policy.connection(asked.host, asked.port, asked.kind);
-  } else if (!decision.allowed) {
-    decision = policy.connection(asked.host, asked.port, asked.kind);
+  if (!decision.allowed) {
+    const NetworkDecision connection = policy.connection(asked.host, asked.port, asked.kind);
+    asked.opened = connection.inspect;
+    decision = connection;
+    if (asked.opened || asked.kind == ConnectionKind::kHttp) {
+      decision =
+          policy.request(asked.host, asked.port,
+                         {.method = asked.method, .path = asked.target.path, .tls = asked.opened});
+      // Why there is no rule for its requests, the connection knows.
+      if (decision.reason == NetworkReason::kNoRule) decision = connection;
+    }
   }
   if (!decision.allowed || !asked.host.is_address()) return decision;
   const NetworkDecision address = policy.address(asked.host.address, asked.port, false, decision);
@@ -122,7 +130,7 @@ NetworkDecision decide(const CompiledNetwork& policy, const Asked& asked) {
 
 Result<NetworkExplanation> explain(const CompiledNetwork& policy, std::string_view url,
                                    std::string_view method) {
-  TRY_ASSIGN(const Asked asked, parse_url(url, method));
+  TRY_ASSIGN(Asked asked, parse_url(url, method));
   NetworkExplanation explanation{.decision = decide(policy, asked)};
   explanation.sentence = explanation.decision.allowed
                              ? allowed_sentence(asked, explanation.decision)

@@ -15,6 +15,7 @@ rules:
     hosts: [plain.example.com]
     tls: plaintext
     http: [{methods: [GET], paths: ["/public/**"]}]
+  - {id: read, hosts: [read.example.com], http: [{methods: [GET], paths: ["/public/**"]}]}
   - {id: db, hosts: [db.example.com], ports: [5432], proto: tcp}
   - {id: no-gist, action: deny, hosts: [gist.example.com]}
 )";
@@ -42,6 +43,16 @@ TEST(NetworkExplain, SaysByWhichRule) {
               "GET /public/a");
   expect_says("tcp://db.example.com:5432", "GET", "allowed: the rule db", "TCP connection");
   expect_says("https://gist.example.com", "GET", "denied: the rule no-gist", "denies");
+}
+
+TEST(NetworkExplain, SaysWhatOfOpenedTlsIsAllowed) {
+  expect_says("https://read.example.com/public/a?q", "GET",
+              "allowed: the rule read allows GET /public/a of read.example.com:443",
+              "opens the TLS connection and judges each request");
+  expect_says("https://read.example.com/secret", "GET", "denied:", "the path /secret");
+  expect_says("https://read.example.com/public/a", "POST", "denied:", "the method POST");
+  expect_says("https://read.example.com:8443/", "GET", "denied:", "other ports than 8443");
+  expect_says("http://read.example.com:443/", "GET", "denied:", "by TLS alone");
 }
 
 TEST(NetworkExplain, SaysWhatIsMissing) {

@@ -113,13 +113,13 @@ Status check_shape(const NetworkRule& rule, const std::string& path) {
     return fail(wrong(key_below(path, "http"), "a list beside cidrs",
                       "hosts alone, in a rule that denies requests"));
   }
-  const bool plaintext =
-      rule.protocol == RuleProtocol::kHttp && (rule.tls == TlsMode::kPlaintext || !allows);
-  if (!rule.http.empty() && !plaintext) {
+  const bool looks =
+      rule.protocol == RuleProtocol::kHttp && (rule.tls != TlsMode::kSplice || !allows);
+  if (!rule.http.empty() && !looks) {
     return fail(wrong(key_below(path, "http"), "a list",
                       "nothing where connections are not looked into (tls: splice, proto: tcp)"));
   }
-  if (rule.websocket && (!plaintext || !allows)) {
+  if (rule.websocket && (!looks || !allows)) {
     return fail(wrong(key_below(path, "websocket"), "allow",
                       "deny where connections are not looked into (tls: splice, proto: tcp)"));
   }
@@ -130,6 +130,13 @@ Status check_shape(const NetworkRule& rule, const std::string& path) {
 
 std::string_view to_string(NetworkReason reason) {
   return kReasonNames[static_cast<std::size_t>(reason)];
+}
+
+bool inspects(const NetworkPolicy& policy) {
+  return std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
+    return rule.action == RuleAction::kAllow && rule.protocol == RuleProtocol::kHttp &&
+           rule.tls == TlsMode::kInspect;
+  });
 }
 
 bool CompiledNetwork::Rule::has_host(const Host& host) const {
@@ -145,6 +152,11 @@ bool CompiledNetwork::Rule::has_address(const IpAddress& address) const {
 
 bool CompiledNetwork::Rule::has_port(std::uint16_t port) const {
   return ports.empty() || std::ranges::find(ports, port) != ports.end();
+}
+
+bool CompiledNetwork::Rule::inspects() const {
+  return action == RuleAction::kAllow && protocol == RuleProtocol::kHttp &&
+         tls == TlsMode::kInspect;
 }
 
 bool CompiledNetwork::Match::has_method(std::string_view method) const {
@@ -300,12 +312,22 @@ const CompiledNetwork::Rule* CompiledNetwork::denying(const Host& host, std::uin
 
 NetworkDecision CompiledNetwork::connection(const Host& host, std::uint16_t port,
                                             ConnectionKind kind) const {
-  // The requests that such a rule denies cannot be told apart in what is not HTTP.
+  // Whoever wants to look into what goes to a host wins over whoever does not.
+  const auto inspecting = std::ranges::find_if(rules_, [&](const Rule& rule) {
+    return kind == ConnectionKind::kTls && rule.inspects() && rule.has_port(port) &&
+           rule.has_host(host);
+  });
+  // The requests that such a rule denies cannot be told apart in what is not read.
+  const bool read = kind == ConnectionKind::kHttp || inspecting != rules_.end();
   for (const Rule& rule : rules_) {
     if (rule.action != RuleAction::kDeny || !rule.has_port(port) || !rule.has_host(host)) continue;
-    if (rule.http.empty() || kind != ConnectionKind::kHttp) {
+    if (rule.http.empty() || !read) {
       return {.allowed = false, .reason = NetworkReason::kDenyRule, .rule = rule.id};
     }
+  }
+  if (inspecting != rules_.end()) {
+    return {
+        .allowed = true, .reason = NetworkReason::kMatch, .rule = inspecting->id, .inspect = true};
   }
   // The nearest miss is what the refusal names.
   NetworkReason reason = NetworkReason::kNoRule;
@@ -350,10 +372,12 @@ NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
   NetworkDecision nearest{.allowed = false, .reason = NetworkReason::kNoRule};
   for (const Rule& rule : rules_) {
     if (rule.action != RuleAction::kAllow || !rule.has_host(host)) continue;
-    const bool spliced = rule.protocol == RuleProtocol::kHttp && rule.tls != TlsMode::kPlaintext;
-    if (!rule.has_port(port) || spliced) {
+    const TlsMode mode = request.tls ? TlsMode::kInspect : TlsMode::kPlaintext;
+    const bool other = rule.protocol == RuleProtocol::kHttp && rule.tls != mode;
+    if (!rule.has_port(port) || other) {
+      const NetworkReason miss = request.tls ? NetworkReason::kProtocol : NetworkReason::kPlaintext;
       if (nearest.reason == NetworkReason::kNoRule || nearest.reason == NetworkReason::kPort)
-        nearest.reason = rule.has_port(port) ? NetworkReason::kPlaintext : NetworkReason::kPort;
+        nearest.reason = rule.has_port(port) ? miss : NetworkReason::kPort;
       continue;
     }
     nearest = judge(rule, request);

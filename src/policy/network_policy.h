@@ -50,8 +50,14 @@ struct NetworkDecision {
   // another method would perhaps not be.
   std::optional<std::uint64_t> most_body;
   bool limits_methods = false;
+  // Of a TLS connection that is allowed: it is to be opened, and each request judged.
+  bool inspect = false;
   bool operator==(const NetworkDecision&) const = default;
 };
+
+// Whether any TLS is to be opened, for which the sandbox must know an authority. Of a policy that
+// may not be valid.
+bool inspects(const NetworkPolicy& policy);
 
 // What the first bytes of a connection are.
 enum class ConnectionKind : std::uint8_t { kTls, kHttp, kOther };
@@ -68,11 +74,12 @@ class CompiledNetwork {
   NetworkDecision connection(const Host& host, std::uint16_t port, ConnectionKind kind) const;
   // Whether a tcp rule allows it, whatever its bytes are: to be asked before they are looked at.
   NetworkDecision raw_connection(const Host& host, std::uint16_t port) const;
-  // A request without TLS. `websocket`: it asks to become one.
+  // A request that can be read. `websocket`: it asks to become one.
   struct Request {
     std::string_view method;
     std::string_view path;  // canonical
     bool websocket = false;
+    bool tls = false;        // it came by TLS that was opened
     std::uint64_t body = 0;  // bytes of it, as far as it is known; asked again as more comes
   };
   NetworkDecision request(const Host& host, std::uint16_t port, const Request& request) const;
@@ -113,6 +120,7 @@ class CompiledNetwork {
     bool has_host(const Host& host) const;
     bool has_address(const IpAddress& address) const;
     bool has_port(std::uint16_t port) const;
+    bool inspects() const;
     bool is_of_loopback() const;
     // Of a rule that denies, whose host and port it is: whether it means this request.
     bool denies(const Request& request) const;

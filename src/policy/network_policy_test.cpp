@@ -118,6 +118,85 @@ TEST(NetworkPolicy, WhatDeniesRequestsDeniesWhatHidesThem) {
   EXPECT_EQ(request(policy, "a.example.com", "POST", "/"), "deny deny_rule no-post");
 }
 
+// A request by TLS that was opened.
+std::string opened(const Policy& policy, std::string_view name, std::string_view method,
+                   std::string_view path, std::uint16_t port = 443) {
+  return said(policy->request(host(name), port, {.method = method, .path = path, .tls = true}));
+}
+
+bool inspects(const Policy& policy, std::string_view name, std::uint16_t port = 443) {
+  const NetworkDecision decision = policy->connection(host(name), port, ConnectionKind::kTls);
+  return decision.allowed && decision.inspect;
+}
+
+TEST(NetworkPolicy, ARuleThatInspectsJudgesRequestsByTlsAlone) {
+  const Policy policy = compiled({{.hosts = {"a.example.com"},
+                                   .tls = TlsMode::kInspect,
+                                   .http = {{.methods = {"GET"}, .paths = {"/public/**"}}}}});
+  EXPECT_TRUE(inspects(policy->values()));
+  EXPECT_FALSE(inspects(NetworkPolicy{.rules = {{.hosts = {"a.example.com"}}}}));
+  EXPECT_TRUE(inspects(policy, "a.example.com"));
+  EXPECT_EQ(tls(policy, "a.example.com"), "allow match rule-1");
+  EXPECT_EQ(tls(policy, "a.example.com", 8443), "deny port");
+  EXPECT_EQ(http(policy, "a.example.com", 443), "deny plaintext");
+  EXPECT_EQ(opened(policy, "a.example.com", "GET", "/public/a"), "allow match rule-1");
+  EXPECT_EQ(opened(policy, "a.example.com", "GET", "/secret"), "deny path rule-1");
+  EXPECT_EQ(opened(policy, "a.example.com", "POST", "/public/a"), "deny method rule-1");
+  EXPECT_EQ(opened(policy, "b.example.com", "GET", "/public/a"), "deny no_rule");
+  EXPECT_EQ(request(policy, "a.example.com", "GET", "/public/a"), "deny port");
+}
+
+TEST(NetworkPolicy, ARuleOfTheOtherTransportSaysNothingOfRequests) {
+  const Policy policy =
+      compiled({{.hosts = {"a.example.com"}, .ports = {8443}, .tls = TlsMode::kInspect},
+                {.hosts = {"a.example.com"}, .ports = {8443, 8080}, .tls = TlsMode::kPlaintext},
+                {.hosts = {"b.example.com"}, .tls = TlsMode::kSplice}});
+  EXPECT_EQ(opened(policy, "a.example.com", "GET", "/", 8443), "allow match rule-1");
+  EXPECT_EQ(opened(policy, "a.example.com", "GET", "/", 8080), "deny protocol");
+  EXPECT_EQ(opened(policy, "b.example.com", "GET", "/"), "deny protocol");
+}
+
+TEST(NetworkPolicy, WhoeverInspectsAHostWinsOverWhoeverSplicesIt) {
+  const NetworkRule wide{.hosts = {"**.example.com"}};
+  const NetworkRule narrow{
+      .hosts = {"a.example.com"}, .tls = TlsMode::kInspect, .http = {{.methods = {"GET"}}}};
+  for (const auto& rules : {std::vector{wide, narrow}, std::vector{narrow, wide}}) {
+    const Policy policy = compiled(rules);
+    EXPECT_TRUE(inspects(policy, "a.example.com"));
+    EXPECT_FALSE(inspects(policy, "b.example.com"));
+    EXPECT_TRUE(opened(policy, "a.example.com", "POST", "/").starts_with("deny method"));
+  }
+}
+
+TEST(NetworkPolicy, WhatDeniesRequestsLeavesOpenWhatIsInspected) {
+  const NetworkRule no_post{.id = "no-post",
+                            .action = RuleAction::kDeny,
+                            .hosts = {"*.example.com"},
+                            .http = {{.methods = {"POST"}}}};
+  const Policy policy = compiled({{.hosts = {"a.example.com"}, .tls = TlsMode::kInspect},
+                                  {.hosts = {"b.example.com"}},
+                                  no_post});
+  EXPECT_TRUE(inspects(policy, "a.example.com"));
+  EXPECT_EQ(tls(policy, "b.example.com"), "deny deny_rule no-post");
+  EXPECT_EQ(opened(policy, "a.example.com", "GET", "/"), "allow match rule-1");
+  EXPECT_EQ(opened(policy, "a.example.com", "POST", "/"), "deny deny_rule no-post");
+  NetworkRule whole{.id = "none", .action = RuleAction::kDeny, .hosts = {"a.example.com"}};
+  EXPECT_EQ(tls(compiled({{.hosts = {"a.example.com"}, .tls = TlsMode::kInspect}, whole}),
+                "a.example.com"),
+            "deny deny_rule none");
+}
+
+TEST(NetworkPolicy, AWebSocketByTlsNeedsARuleThatSaysSoToo) {
+  const CompiledNetwork::Request upgrade{
+      .method = "GET", .path = "/", .websocket = true, .tls = true};
+  NetworkRule rule{.hosts = {"a.example.com"}, .tls = TlsMode::kInspect};
+  EXPECT_EQ(said(compiled({rule})->request(host("a.example.com"), 443, upgrade)),
+            "deny websocket rule-1");
+  rule.websocket = true;
+  EXPECT_EQ(said(compiled({rule})->request(host("a.example.com"), 443, upgrade)),
+            "allow match rule-1");
+}
+
 TEST(NetworkPolicy, AParameterHidesNoPathThatIsDenied) {
   const Policy policy = compiled({{.hosts = {"a.example.com"}, .tls = TlsMode::kPlaintext},
                                   {.action = RuleAction::kDeny,

@@ -119,7 +119,7 @@ class RandomSpec {
       if (!rule.any_port) rule.ports.push_back(static_cast<std::uint16_t>(1 + below(65535)));
       if (chance(2)) rule.cidrs.push_back(pick({"10.0.0.0/8", "fd00::/8", "192.0.2.1/32"}));
       rule.tls = static_cast<TlsMode>(below(kTlsModeNames.size()));
-      if (rule.tls != TlsMode::kPlaintext || rule.action == RuleAction::kDeny) continue;
+      if (rule.tls == TlsMode::kSplice || rule.action == RuleAction::kDeny) continue;
       rule.websocket = chance(2);
       HttpMatch& match = rule.http.emplace_back();
       if (chance(2)) match.methods = {"GET", pick({"POST", "M-SEARCH"})};

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 7;
+constexpr std::uint16_t kVersion = 9;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -159,6 +159,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.network(plan.network, "network");
   archive.number(plan.audit, "audit");
   archive.number(plan.audit_fd, "audit_fd");
+  archive.text(plan.authority, "authority");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
   archive.number(plan.pids, "pids");
@@ -252,6 +253,9 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.egress, 2, "egress");
   reader.below(plan.audit, 2, "audit");
   reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
+  reader.below(plan.authority.size(),
+               plan.network == PlanNetwork::kGateway ? kMaxPlanAuthority + 1 : 1,
+               "bytes of authority");
   const auto limits = plan.limits();
   static_assert(limits.size() == policy::kLimitRules.size());
   for (std::size_t i = 0; i < limits.size(); ++i) {

@@ -79,6 +79,9 @@ struct Plan {
   PlanNetwork network = PlanNetwork::kNone;
   std::uint8_t audit = 0;      // a gateway that the launcher keeps writes its records
   std::uint32_t audit_fd = 0;  // index; there
+  // A certificate, as PEM, that programs inside are to trust besides what the image has; empty:
+  // none. Needs `network`.
+  std::string authority;
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;
   std::uint64_t output = 0, timeout_ms = 0, cpu_time_ms = 0;
@@ -115,6 +118,9 @@ inline constexpr std::size_t kMaxPlanBytes = 160 * 1024;
 inline constexpr std::size_t kMaxPlanDescriptors = 128;
 inline constexpr std::size_t kMaxPlanBelow = 7;
 inline constexpr std::size_t kMaxPlanDirectories = 64;
+inline constexpr std::size_t kMaxPlanAuthority = 8 * 1024;
+// Where programs inside find whom to trust, in a sandbox whose plan has an authority.
+inline constexpr const char* kTrustFile = "/run/caisson/ca-certificates.crt";
 inline constexpr std::size_t kMaxPlanEnvironment = 2048;
 // Names, values and their ends together: they travel in one frame with each command
 // (proto::kMaxPayload), which needs some room too.

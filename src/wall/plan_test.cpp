@@ -42,6 +42,7 @@ Plan full_plan() {
   plan.network = PlanNetwork::kGateway;
   plan.audit = 1;
   plan.audit_fd = 3;
+  plan.authority = "-----BEGIN CERTIFICATE-----\n";
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
   plan.pids = 64;
@@ -100,6 +101,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->network, plan.network);
   EXPECT_EQ(decoded->audit, plan.audit);
   EXPECT_EQ(decoded->audit_fd, plan.audit_fd);
+  EXPECT_EQ(decoded->authority, plan.authority);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
   EXPECT_EQ(decoded->pids, plan.pids);
@@ -190,9 +192,9 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes[0] = 'X';
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(), HasSubstr("plan: magic: found"));
   bytes = encode(full_plan());
-  bytes[4] = 9;
+  bytes[4] = 10;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 9; allowed is 7"));
+              HasSubstr("plan: version: found 10; allowed is 9"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -263,6 +265,9 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.audit = 2; }, "plan: audit: found 2"},
       {[](Plan& p) { p.audit_fd = 4; }, "plan: audit_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},
+      {[](Plan& p) { p.network = PlanNetwork::kNone; },
+       "plan: bytes of authority: found 28; allowed is 0 to 0"},
+      {[](Plan& p) { p.authority.resize(8193, 'x'); }, "plan: bytes of authority: found 8193"},
       {[](Plan& p) { p.cpu_milli = 9; }, "plan: cpus: found 9; allowed is 0 (unlimited) or 10"},
       {[](Plan& p) { p.memory = 1; }, "plan: memory: found 1"},
       {[](Plan& p) { p.pids = 1; }, "plan: pids: found 1"},

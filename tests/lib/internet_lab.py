@@ -79,7 +79,7 @@ class Server:
     """HTTP, over TLS where there is a certificate. `received` is every byte of every connection. `status`: of every
     answer."""
 
-    def __init__(self, address="127.0.0.1", port=0, certificate=None, status=200):
+    def __init__(self, address="127.0.0.1", port=0, certificate=None, status=200, newest=None):
         self.pieces, self.connections = [], 0
         outer = self
 
@@ -100,6 +100,9 @@ class Server:
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
+            if newest:
+                context.set_ciphers("DEFAULT:@SECLEVEL=0")
+                context.minimum_version = context.maximum_version = newest
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -221,6 +224,20 @@ def certificate(folder, *names, signer=None):
     with open(path, "a") as file:
         file.write(text)
     return path, text
+
+
+def expired_certificate(folder, name, signer):
+    """As `certificate`, of yesterday and the day before; the file."""
+    path = folder / "expired.pem"
+    extensions = folder / "expired.ext"
+    extensions.write_text(f"basicConstraints=CA:FALSE\nsubjectAltName=DNS:{name}\n")
+    subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}",
+                    "-keyout", path, "-out", f"{path}.csr"], check=True, capture_output=True)
+    text = subprocess.run(["openssl", "x509", "-req", "-in", f"{path}.csr", "-CA", f"{signer}.crt", "-CAkey", signer, "-days", "-1",
+                           "-extfile", extensions], check=True, capture_output=True, text=True).stdout
+    with open(path, "a") as file:
+        file.write(text)
+    return path
 
 
 def enter(file, stage, variable, hosts=""):

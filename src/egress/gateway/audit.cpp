@@ -53,6 +53,7 @@ std::string audit_line(const AuditRecord& record, std::string_view sandbox, std:
   const bool passed = record.bytes_up != 0 || record.bytes_down != 0;
   if (passed) line.set("bytes_up", record.bytes_up).set("bytes_down", record.bytes_down);
   if (record.time.count() != 0) line.set("ms", record.time.count());
+  set_text(line, "tls", record.tls);
   if (record.hides_name) line.set("ech", true);
   set_text(line, "detail", record.detail);
   return json::serialize(line) + "\n";

@@ -45,8 +45,9 @@ struct AuditRecord {
   int status = 0;            // of the answer; 0: none
   std::uint64_t bytes_up = 0, bytes_down = 0;
   std::chrono::milliseconds time{};
-  bool hides_name = false;  // a TLS hello that may hold another name for the server alone (ECH)
-  std::string detail;       // a sentence, where something went wrong
+  std::string_view tls = {};  // what was done with TLS: "splice" or "inspect"; empty: there is none
+  bool hides_name = false;    // a TLS hello that may hold another name for the server alone (ECH)
+  std::string detail;         // a sentence, where something went wrong
 };
 
 // "{…}\n", to which audit_chain.h adds a number and a hash.

@@ -46,6 +46,11 @@ TEST(Audit, ARecordIsOneLine) {
             R"("bytes_up":812,"bytes_down":3021,"ms":143})");
 }
 
+TEST(Audit, SaysWhatWasDoneWithTls) {
+  EXPECT_EQ(text(line_of({.kind = AuditKind::kHttp, .tls = "inspect"}), "tls"), "\"inspect\"");
+  EXPECT_EQ(text(line_of({.kind = AuditKind::kHttp}), "tls"), "(none)");
+}
+
 TEST(Audit, AQueryIsNeverWritten) {
   const AuditRecord record{.kind = AuditKind::kHttp, .path = "/a", .query = "?token=geheim"};
   const std::string line = audit_line(record, "sb1", 1, kTime);

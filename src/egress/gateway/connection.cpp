@@ -39,6 +39,7 @@ struct Judged {
   NetworkDecision decision;
   std::string_view reason;  // of the gateway's own, where the policy was not asked; else empty
   std::string detail;
+  std::vector<std::string> protocols;  // of the hello
   bool hides_name = false;  // the hello may have another name inside, for the server alone
 };
 
@@ -109,6 +110,7 @@ void judge_hello(const State& state, const Meant& destination, const ClientHello
     return;
   }
   judged.hides_name = reader.hello().hides_name;
+  judged.protocols = reader.hello().protocols;
   const std::optional<std::string>& name = reader.hello().server_name;
   if (name.has_value()) return judge_name(state, destination, *name, judged);
   if (destination.pin) {
@@ -230,6 +232,8 @@ static bool allows(const policy::CompiledNetwork& policy, const Judged& judged, 
                    std::string_view upstream) {
   const NetworkDecision decision = judged.raw ? policy.raw_connection(judged.host, port)
                                               : policy.connection(judged.host, port, judged.type);
+  // What is to be opened from now on was not.
+  if (decision.inspect) return false;
   return decision.allowed && allows_address(policy, upstream, port, decision);
 }
 
@@ -256,6 +260,7 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
   record.rule = judged.decision.rule;
   record.upstream = upstream.address;
   record.hides_name = judged.hides_name;
+  if (judged.kind == AuditKind::kTls) record.tls = kSpliced;
   {
     const OpenConnection open(
         self, client, [judged, port = destination.port, to = record.upstream](const auto& policy) {
@@ -322,6 +327,12 @@ Async<void> Gateway::State::serve(std::shared_ptr<State> self, std::unique_ptr<i
   }
   if (!judged.decision.allowed || !judged.reason.empty())
     co_return co_await refuse(*self, *client, destination, judged);
+  if (judged.decision.inspect) {
+    Inspected what{.host = std::move(judged.host),
+                   .protocols = std::move(judged.protocols),
+                   .decision = std::move(judged.decision)};
+    co_return co_await inspect(self, std::move(client), std::move(destination), std::move(what));
+  }
   co_await connect_through(self, *client, destination, std::move(judged));
 }
 

@@ -7,9 +7,9 @@
 //
 // A connection: where it was meant to go gives a name or an address; a rule for tcp lets it through
 // as it is; else its first bytes say what it is, and it is spliced (TLS), taken apart request by
-// request (HTTP), or ended. What is denied is told to the program where its protocol allows that.
-// Every decision is a record (audit.h). One object a sandbox; belongs to the loop, which outlives
-// it.
+// request (HTTP, and TLS that the policy has opened: inspect), or ended. What is denied is told to
+// the program where its protocol allows that. Every decision is a record (audit.h). One object a
+// sandbox; belongs to the loop, which outlives it.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,9 @@
 
 #include "base/fd.h"
 #include "egress/gateway/audit.h"
+#include "io/authority.h"
 #include "io/loop.h"
+#include "io/tls.h"
 #include "policy/network_policy.h"
 
 namespace caisson::egress {
@@ -33,6 +35,10 @@ struct GatewaySockets {
 struct GatewayOptions {
   std::string sandbox;  // its id, for records and refusals
   std::shared_ptr<const policy::CompiledNetwork> policy;
+  // For TLS that the policy opens: whom the sandbox trusts, and whom we do. Both or none; without
+  // them such connections are refused.
+  std::shared_ptr<io::Authority> authority = nullptr;
+  std::shared_ptr<io::TlsTrust> trust = nullptr;
   // Is given each record, also as a line; the line is empty where there are too many of them a
   // second, which a later one counts.
   std::function<void(const AuditRecord& record, const std::string& line)> record;

@@ -43,6 +43,8 @@ struct Started {
   std::shared_ptr<const policy::CompiledNetwork> policy;
   GatewaySockets sockets;
   Fd audit, audit_reader;
+  std::shared_ptr<io::Authority> authority;
+  std::shared_ptr<io::TlsTrust> trust;
 };
 
 void say(char kind, std::string_view text) {
@@ -52,6 +54,16 @@ void say(char kind, std::string_view text) {
 Result<std::shared_ptr<const policy::CompiledNetwork>> compiled(std::string_view json) {
   TRY_ASSIGN(const policy::NetworkPolicy values, policy::parse_written_network_policy(json));
   return policy::CompiledNetwork::compile(values);
+}
+
+// Before it is shut in, where it can still read whom this host trusts. Whoever makes the sandbox
+// waits for the certificate alone.
+Status prepare_to_inspect(Started& started) {
+  if (!policy::inspects(started.policy->values())) return {};
+  TRY_ASSIGN(started.authority, io::Authority::make("Caisson sandbox " + started.sandbox));
+  say(kGatewayAuthority, started.authority->certificate());
+  TRY_ASSIGN(started.trust, io::TlsTrust::load_bundle());
+  return {};
 }
 
 Result<Started> receive_start() {
@@ -66,6 +78,7 @@ Result<Started> receive_start() {
     started.audit = std::move(first.descriptors[1]);
     TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
   }
+  TRY(prepare_to_inspect(started));
   TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (second.descriptors.size() != kGatewaySockets)
     return fail(Error(Code::kCancelled, "whoever started the gateway wants it no more"));
@@ -161,7 +174,10 @@ Status serve(Started started) {
   io::Loop loop(kThreads);
   TRY_ASSIGN(const std::unique_ptr<io::Stream> control, io::adopt(loop, Fd(kGatewayControlFd)));
   Report report;
-  GatewayOptions options{.sandbox = started.sandbox, .policy = std::move(started.policy)};
+  GatewayOptions options{.sandbox = started.sandbox,
+                         .policy = std::move(started.policy),
+                         .authority = std::move(started.authority),
+                         .trust = std::move(started.trust)};
   TRY_ASSIGN(AuditFile audit,
              take_audit(std::move(started.audit), std::move(started.audit_reader)));
   options.record = [&](const AuditRecord& record, const std::string& line) {

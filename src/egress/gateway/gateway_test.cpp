@@ -1,7 +1,9 @@
 #include "egress/gateway/gateway.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -32,13 +34,15 @@ std::shared_ptr<const policy::CompiledNetwork> compiled(const policy::NetworkPol
   return std::move(*policy);
 }
 
-std::unique_ptr<Made> make_gateway(io::Loop& loop, const char* at = "127.0.0.1:0") {
+std::unique_ptr<Made> make_gateway(io::Loop& loop, const char* at = "127.0.0.1:0",
+                                   std::shared_ptr<io::Authority> authority = nullptr) {
   auto made = std::make_unique<Made>();
   auto tcp = io::bind_tcp(at);
   auto dns_tcp = io::bind_tcp("127.0.0.1:0");
   VERIFY(tcp.has_value() && dns_tcp.has_value());
   Fd udp(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  GatewayOptions options{.sandbox = "sb1", .policy = compiled({})};
+  GatewayOptions options{
+      .sandbox = "sb1", .policy = compiled({}), .authority = std::move(authority)};
   options.record = [&made = *made](const AuditRecord& record, const std::string&) {
     made.reasons.push_back(record.reason);
     made.details += record.detail;
@@ -161,6 +165,70 @@ TEST(Gateway, ANewPolicyResetsWhatItDeniesAndNothingElse) {
   };
   io::run_on(loop, body);
   EXPECT_EQ(made->reasons, (std::vector<std::string>{"update", "update", "update", "match"}));
+}
+
+// A policy that opens the TLS of a name, on the gateway's own port.
+policy::NetworkPolicy to_inspect(const Made& made, policy::TlsMode mode) {
+  const std::size_t colon = made.address.rfind(':');
+  const auto port = policy::parse_port(std::string_view(made.address).substr(colon + 1));
+  policy::NetworkPolicy values;
+  values.rules = {{.hosts = {"up.example.com"}, .ports = {*port}, .tls = mode}};
+  return values;
+}
+
+// Trusts that authority alone.
+std::shared_ptr<io::TlsTrust> trust_in(const io::Authority& authority) {
+  char path[] = "/tmp/caisson-gateway-test-XXXXXX";
+  const Fd file(::mkstemp(path));
+  const std::string& text = authority.certificate();
+  VERIFY(file.valid() && ::write(file.get(), text.data(), text.size()) == ssize_t(text.size()));
+  auto trust = io::TlsTrust::load(path);
+  ::unlink(path);
+  VERIFY(trust.has_value());
+  return *trust;
+}
+
+TEST(Gateway, TlsThatIsToBeOpenedIsRefusedWithoutAnAuthority) {
+  io::Loop loop(1);
+  const std::shared_ptr<io::Authority> other = *io::Authority::make("other");
+  std::unique_ptr<Made> made = make_gateway(loop);
+  auto body = [&]() -> Async<void> {
+    made->gateway->update(compiled(to_inspect(*made, policy::TlsMode::kInspect)));
+    auto wire = co_await io::connect_tcp(loop, made->address);
+    const auto opened =
+        co_await io::connect_tls(loop, std::move(*wire), "up.example.com", trust_in(*other));
+    EXPECT_FALSE(opened.has_value());
+    EXPECT_TRUE(opened.error().message().contains("alert internal error"))
+        << opened.error().message();
+  };
+  io::run_on(loop, body);
+  EXPECT_EQ(made->reasons, (std::vector<std::string>{"update", "no_authority"}));
+}
+
+TEST(Gateway, WhatWasOpenedEndsWithThePolicyThatOpenedIt) {
+  io::Loop loop(1);
+  const std::shared_ptr<io::Authority> authority = *io::Authority::make("sb1");
+  const std::shared_ptr<io::TlsTrust> trust = trust_in(*authority);
+  std::unique_ptr<Made> made = make_gateway(loop, "127.0.0.1:0", authority);
+  auto body = [&]() -> Async<void> {
+    made->gateway->update(compiled(to_inspect(*made, policy::TlsMode::kInspect)));
+    auto wire = co_await io::connect_tcp(loop, made->address);
+    auto opened = co_await io::connect_tls(loop, std::move(*wire), "up.example.com", trust);
+    EXPECT_TRUE(opened.has_value());
+    if (!opened.has_value()) co_return;
+    const std::string answer = co_await ask(**opened, made->address);
+    EXPECT_EQ(answer, "HTTP/1.1 421 ");
+    // The same again changes nothing.
+    made->gateway->update(compiled(to_inspect(*made, policy::TlsMode::kInspect)));
+    const std::string again = co_await ask(**opened, made->address);
+    EXPECT_EQ(again, "HTTP/1.1 421 ");
+    made->gateway->update(compiled(to_inspect(*made, policy::TlsMode::kSplice)));
+    const std::string end = co_await ask(**opened, made->address);
+    EXPECT_EQ(end, "(the end)");
+  };
+  io::run_on(loop, body);
+  EXPECT_EQ(made->reasons, (std::vector<std::string>{"update", "host_mismatch", "update",
+                                                     "host_mismatch", "update"}));
 }
 
 TEST(Gateway, ItWaitsForNobodyWhenNothingIsOpen) {

@@ -1,5 +1,5 @@
-// HTTP/1.1 of a sandbox without TLS: each request is judged by itself, and goes on as it was
-// judged.
+// HTTP/1.1 of a sandbox, without TLS or in TLS that was opened: each request is judged by itself,
+// and goes on as it was judged.
 #include <utility>
 
 #include "base/json.h"
@@ -18,18 +18,26 @@ using policy::NetworkReason;
 using State = Gateway::State;
 
 constexpr std::uint16_t kHttpPort = 80;
+constexpr std::uint16_t kHttpsPort = 443;
 
 // What the handler of one connection needs; held by the handler.
 struct Client {
   std::shared_ptr<State> state;
   MeteredStream* stream;  // the connection's, which runs the handler
   Meant destination;
+  // Of TLS that was opened: whose server we are. nullopt: there is no TLS.
+  std::optional<Host> served = std::nullopt;
+  std::unique_ptr<OpenConnection> open = nullptr;  // of what is below TLS
+
+  bool tls() const { return served.has_value(); }
+  std::uint16_t default_port() const { return tls() ? kHttpsPort : kHttpPort; }
 };
 
 // A request on its way from what came to what is sent.
 struct Asked {
   Host host;
   policy::Target target;
+  bool tls = false;
   bool by_address = false;  // a connection to a bare address, allowed as such
 };
 
@@ -41,17 +49,18 @@ struct Refused {
 };
 
 // The part of an absolute target that a request for an origin has; the rest must be `authority`.
-std::expected<std::string, Refused> origin_form(const std::string& target,
+std::expected<std::string, Refused> origin_form(const Client& client, const std::string& target,
                                                 const policy::Authority& authority) {
   if (target.starts_with('/') || target == "*") return target;
-  constexpr std::string_view kScheme = "http://";
-  if (!target.starts_with(kScheme))
+  const std::string_view scheme = client.tls() ? "https://" : "http://";
+  if (!target.starts_with(scheme))
     return std::unexpected(Refused{.status = 400, .reason = "bad_target"});
-  const std::size_t end = target.find_first_of("/?", kScheme.size());
+  const std::size_t end = target.find_first_of("/?", scheme.size());
   const auto named = policy::canonical_authority(
-      std::string_view(target).substr(kScheme.size(), end - kScheme.size()));
+      std::string_view(target).substr(scheme.size(), end - scheme.size()));
+  const std::uint16_t port = client.default_port();
   const bool same = named.has_value() && named->host == authority.host &&
-                    named->port.value_or(kHttpPort) == authority.port.value_or(kHttpPort);
+                    named->port.value_or(port) == authority.port.value_or(port);
   if (!same) return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
   const std::string rest = end == std::string::npos ? "" : target.substr(end);
   return rest.starts_with('/') ? rest : "/" + rest;
@@ -68,18 +77,19 @@ std::expected<Asked, Refused> read_request(const Client& client, const http::Req
         Refused{.status = 400, .reason = "bad_name", .detail = authority.error().message()});
   }
   const Meant& destination = client.destination;
-  const bool other_port = authority->port.value_or(kHttpPort) != destination.port;
-  const bool other_name = destination.pin && authority->host != destination.host;
+  const bool other_port = authority->port.value_or(client.default_port()) != destination.port;
+  const bool other_name = (destination.pin && authority->host != destination.host) ||
+                          (client.served && authority->host != *client.served);
   if (other_port || other_name)
     return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
-  auto origin = origin_form(head.target, *authority);
+  auto origin = origin_form(client, head.target, *authority);
   if (!origin.has_value()) return std::unexpected(std::move(origin).error());
   auto target = policy::canonical_target(*origin);
   if (!target.has_value()) {
     return std::unexpected(
         Refused{.status = 400, .reason = "bad_target", .detail = target.error().message()});
   }
-  return Asked{.host = authority->host, .target = std::move(*target)};
+  return Asked{.host = authority->host, .target = std::move(*target), .tls = client.tls()};
 }
 
 policy::CompiledNetwork::Request policy_request(const http::RequestHead& head, const Asked& asked,
@@ -87,6 +97,7 @@ policy::CompiledNetwork::Request policy_request(const http::RequestHead& head, c
   return {.method = head.method,
           .path = asked.target.path,
           .websocket = http::wants_upgrade(head),
+          .tls = asked.tls,
           .body = body};
 }
 
@@ -138,7 +149,8 @@ http::RequestHead upstream_head(const http::RequestHead& head, const Asked& aske
   headers.add("Connection", upgrades ? "Upgrade" : "close");
   if (upgrades) headers.add("Upgrade", "websocket");
   const std::string host = asked.host.text();
-  headers.set("Host", port == kHttpPort ? host : host + ":" + std::to_string(port));
+  const std::uint16_t usual = asked.tls ? kHttpsPort : kHttpPort;
+  headers.set("Host", port == usual ? host : host + ":" + std::to_string(port));
   return sent;
 }
 
@@ -181,6 +193,13 @@ class Forward {
     if (!dialed->has_value()) co_return dial_refusal(dialed->error());
     Dialed& upstream = **dialed;
     record_.upstream = upstream.address;
+    if (asked_.tls) {
+      // Nothing of the request has gone there before it is known who answers.
+      auto secured =
+          co_await State::secure_for(state, std::move(upstream.stream), asked_.host.name);
+      if (!secured.has_value()) co_return tls_refusal(secured.error());
+      upstream.stream = std::move(*secured);
+    }
     const OpenConnection open(client_.state, *client_.stream, [this](const auto& policy) {
       return allows(policy, client_.destination, exchange_.request(), asked_, body_,
                     record_.upstream);
@@ -224,6 +243,15 @@ class Forward {
     return refused;
   }
 
+  static Refused tls_refusal(const Error& error) {
+    if (error.code() == Code::kDeadlineExceeded)
+      return {.status = 504, .reason = "timeout", .detail = error.message()};
+    const bool untrusted = error.code() == Code::kUnauthenticated;
+    return {.status = 502,
+            .reason = untrusted ? "upstream_certificate" : "upstream_tls",
+            .detail = error.message()};
+  }
+
   static Async<void> run_passage(http::Passage& passage, Status& status) {
     status = co_await passage.run();
   }
@@ -254,8 +282,9 @@ Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
   const std::uint64_t down = client->stream->bytes_down();
   const http::RequestHead& head = exchange.request();
   AuditRecord record{.kind = AuditKind::kHttp, .port = destination.port, .method = head.method};
-  record.host = destination.host.name;
+  record.host = client->served ? client->served->name : destination.host.name;
   record.destination = destination.text;
+  if (client->tls()) record.tls = kInspected;
 
   std::optional<Refused> refused;
   NetworkDecision decision;
@@ -305,6 +334,29 @@ void Gateway::State::serve_http(std::shared_ptr<State> self, std::unique_ptr<Met
     return handle(held, exchange);
   };
   self->http.take(std::move(client), http::Server::Transport::kPlain, std::move(handler));
+}
+
+void Gateway::State::serve_https(std::shared_ptr<State> self, std::unique_ptr<io::Stream> client,
+                                 MeteredStream& wire, Meant destination, policy::Host host) {
+  auto held = std::make_shared<Client>(Client{.state = self,
+                                              .stream = &wire,
+                                              .destination = std::move(destination),
+                                              .served = std::move(host)});
+  // For as long as it is open it is one that is to be opened.
+  auto is_to_be_opened = [&client = *held](const policy::CompiledNetwork& policy) {
+    const std::uint16_t port = client.destination.port;
+    const auto is_inspected = [&](const Host& to) {
+      const NetworkDecision decision = policy.connection(to, port, policy::ConnectionKind::kTls);
+      return decision.allowed && decision.inspect;
+    };
+    return is_inspected(*client.served) ||
+           (!client.destination.pin && is_inspected(client.destination.host));
+  };
+  held->open = std::make_unique<OpenConnection>(self, wire, std::move(is_to_be_opened));
+  auto handler = [held = std::move(held)](http::Exchange& exchange) {
+    return handle(held, exchange);
+  };
+  self->http.take(std::move(client), http::Server::Transport::kTls, std::move(handler));
 }
 
 }  // namespace caisson::egress

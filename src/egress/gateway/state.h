@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "egress/dns_answer.h"
 #include "egress/gateway/dial.h"
@@ -29,6 +30,17 @@ struct Meant {
   std::uint16_t port = 0;
   policy::Host host;  // the name behind a synthetic address, or the address
   std::optional<NameTable::Pin> pin;
+};
+
+// What records say of TLS that was opened, and of TLS that was not.
+inline constexpr std::string_view kInspected = "inspect";
+inline constexpr std::string_view kSpliced = "splice";
+
+// A TLS connection that is to be opened: whose server we are to the client, as its hello has it.
+struct Inspected {
+  policy::Host host;
+  std::vector<std::string> protocols;  // of ALPN; empty: it names none
+  policy::NetworkDecision decision;
 };
 
 struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::State> {
@@ -60,10 +72,21 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
                                                        std::uint16_t port,
                                                        policy::NetworkDecision allowed);
 
+  // ---- inspect.cpp
+  static io::Async<void> inspect(std::shared_ptr<State> self, std::unique_ptr<MeteredStream> client,
+                                 Meant destination, Inspected what);
+  // A connection to a server as TLS with the one that is called so, which was verified.
+  static io::Async<Result<std::unique_ptr<io::Stream>>> secure_for(
+      State& state, std::unique_ptr<io::Stream> upstream, std::string name);
+
   // ---- http.cpp
   // Takes the connection over until its end.
   static void serve_http(std::shared_ptr<State> self, std::unique_ptr<MeteredStream> client,
                          Meant destination);
+  // The same of what is inside TLS; `wire` is the connection below `client`. Requests are for
+  // `host` alone.
+  static void serve_https(std::shared_ptr<State> self, std::unique_ptr<io::Stream> client,
+                          MeteredStream& wire, Meant destination, policy::Host host);
 
   io::Loop& loop;
   GatewayOptions options;

@@ -565,6 +565,7 @@ Status RootBuilder::build(int proc_fd) {
   TRY(mount_process(proc_fd));
   TRY(make_system());
   TRY(make_etc());
+  TRY(put_trust());
   return bind_grants();
 }
 

@@ -67,6 +67,10 @@ class RootBuilder {
   Status mount_process(int proc_fd);
   Status make_system();
   Status make_etc();
+  // Where the plan has an authority: what the image trusts and it, as one file of our own, which
+  // lies over the image's bundles too. In trust.cpp.
+  Status put_trust();
+  Result<Fd> make_trust_file();
   Status bind_grants();
 
   // Walks `path` inside the new root, making missing directories; the last one is returned.
