@@ -6,6 +6,8 @@
 // Part of the public API.
 #pragma once
 
+#include <caisson/secrets.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -89,6 +91,9 @@ struct NetworkPolicy {
   DnsPolicy dns;
   NetworkLimits limits;
   std::vector<NetworkRule> rules;
+  // What the sandbox uses without having it. TLS to a secret's hosts is inspected, whatever the
+  // rule (or the default) says that allows it, but for a tcp rule.
+  std::vector<SecretRule> secrets;
   bool operator==(const NetworkPolicy&) const = default;
 };
 

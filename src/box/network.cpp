@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "box/secrets.h"
 #include "egress/audit_file.h"
 #include "policy/network_policy.h"
-#include "wall/plan.h"
 
 namespace caisson::box {
 namespace {
@@ -30,6 +30,17 @@ constexpr const char* kTrustVariables[] = {
     "BUNDLE_SSL_CA_CERT",                  // Ruby's bundler
     "NIX_SSL_CERT_FILE",                   // Nix
 };
+
+// Placeholders come to what was counted before.
+Status check_environment(const std::vector<std::string>& environment) {
+  std::size_t bytes = 0;
+  for (const std::string& setting : environment) bytes += setting.size() + 1;
+  if (environment.size() <= wall::kMaxPlanEnvironment && bytes <= wall::kMaxPlanEnvironmentBytes)
+    return {};
+  return fail(Error::invalid("env: with the placeholders of secrets more than " +
+                             std::to_string(wall::kMaxPlanEnvironment) + " variables or " +
+                             std::to_string(wall::kMaxPlanEnvironmentBytes) + " bytes"));
+}
 
 }  // namespace
 
@@ -61,12 +72,16 @@ Status check_outliving(const policy::NetworkPolicy& policy) {
                     "and proto: tcp"));
 }
 
-Result<std::string> authority_of(egress::GatewayProcess& gateway,
-                                 const policy::NetworkPolicy& policy) {
-  if (!policy::inspects(policy)) return std::string();
+Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolicy& policy,
+                     std::vector<SecretValue> secrets, wall::Plan& plan) {
+  TRY_ASSIGN(const std::vector<std::string> placeholders, gateway.give_secrets(policy, secrets));
+  add_placeholders(plan.environment, policy, placeholders);
+  TRY(check_environment(plan.environment));
+  if (!policy::inspects(policy)) return {};
   auto certificate = gateway.authority();
   if (!certificate.has_value()) return fail(std::move(certificate).error().with("network"));
-  return certificate;
+  plan.authority = std::move(*certificate);
+  return {};
 }
 
 void add_trust_variables(std::map<std::string, std::string>& env) {

@@ -6,11 +6,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/secret.h"
 #include "egress/gateway_process.h"
 #include "wall/handouts.h"
+#include "wall/plan.h"
 
 namespace caisson::box {
 
@@ -25,9 +28,10 @@ Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string&
 // What a gateway that is started when something is sent, and anew after a failure, cannot do: the
 // sandbox would have to trust an authority that is not there yet. Error: unimplemented.
 Status check_outliving(const policy::NetworkPolicy& policy);
-// The certificate that the sandbox has to trust; empty: none, since no TLS is inspected.
-Result<std::string> authority_of(egress::GatewayProcess& gateway,
-                                 const policy::NetworkPolicy& policy);
+// Gives it the values of the policy's secrets, in its order, and puts into the plan what the
+// sandbox gets for them, and whom it has to trust where TLS is inspected.
+Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolicy& policy,
+                     std::vector<SecretValue> secrets, wall::Plan& plan);
 // The variables by which runtimes are told whom to trust (wall::kTrustFile), where they are not set
 // yet. What reads none of them, and is no Java, finds the image's bundle as it always does.
 void add_trust_variables(std::map<std::string, std::string>& env);

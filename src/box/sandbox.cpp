@@ -30,6 +30,7 @@
 #include "box/registry.h"
 #include "box/requests.h"
 #include "box/result_json.h"
+#include "box/secrets.h"
 #include "box/spec_plan.h"
 #include "image/kept_layer.h"
 #include "image/registry/names.h"
@@ -255,6 +256,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (files != nullptr) {
     TRY_ASSIGN(state->image, box::defaults_of(files->config, image.name));
   }
+  std::vector<SecretValue> secrets;
+  if (networked) {
+    TRY(box::check_variables(*spec->network, spec->env));
+    TRY_ASSIGN(secrets, box::fetch_secrets(*spec->network));
+  }
   state->wanted = spec.values();
   TRY_ASSIGN(state->account, account_of(spec.values(), state->image, files, image.name));
   SandboxInfo& info = state->info;
@@ -331,7 +337,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   if (networked && !outlives) {
     TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network, options.audit_fd));
-    TRY_ASSIGN(plan.authority, box::authority_of(*state->network, *spec->network));
+    TRY(box::complete_plan(*state->network, *spec->network, std::move(secrets), plan));
   } else if (networked) {
     // Only started when something is sent, which is no time to find that it is missing.
     TRY(helper_binary("caisson-gateway"));

@@ -13,7 +13,7 @@
 
 namespace caisson::cli {
 
-constinit const std::array<Option, 17> kAccessOptions = {{
+constinit const std::array<Option, 18> kAccessOptions = {{
     {.name = "--spec",
      .letter = 'f',
      .value = "FILE",
@@ -86,6 +86,11 @@ constinit const std::array<Option, 17> kAccessOptions = {{
          "request is judged), the FILE of a policy (its name has a slash or ends in "
          ".yaml, .yml or .json), or allow-public (all of the Internet). May be repeated.",
      .complete = Complete::kFile},
+    {.name = "--secret",
+     .value = "NAME=SOURCE@HOST",
+     .help = "A secret that it uses without having it: the variable NAME is a placeholder, which "
+             "becomes the value in requests to HOST (several with commas; --net must allow them) "
+             "alone. SOURCE: env, env:VARIABLE, file:PATH or fd:N. May be repeated."},
     {.name = "--wall",
      .value = "NAME",
      .help = "What stands between it and the host: auto or namespace, which are the same in this "
@@ -203,6 +208,8 @@ Status take_option(Gathered& gathered, std::string_view name, const std::string&
       TRY_ASSIGN(flag.network, read_network_policy(flag.file));
     }
     TRY(policy::add_network(patch, std::move(flag.network)));
+  } else if (name == "--secret") {
+    TRY_ASSIGN(patch.secrets.emplace_back(), policy::parse_secret(value));
   } else if (name == "--wall") {
     TRY_ASSIGN(patch.wall, policy::parse_wall(value));
   } else if (name == "--emulation") {

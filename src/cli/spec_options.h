@@ -10,7 +10,7 @@
 
 namespace caisson::cli {
 
-extern const std::array<Option, 17> kAccessOptions;
+extern const std::array<Option, 18> kAccessOptions;
 extern const std::array<Option, 14> kLimitOptions;
 
 // The document of --spec, or else `defaults`, with the other options laid over it and the

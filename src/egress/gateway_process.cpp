@@ -23,7 +23,9 @@ namespace {
 using launcher::kGatewayAuthority;
 using launcher::kGatewayDone;
 using launcher::kGatewayFailed;
+using launcher::kGatewayPlaceholder;
 using launcher::kGatewayReady;
+using launcher::kGatewaySecret;
 using launcher::kGatewayServe;
 using launcher::kMostGatewayMessage;
 
@@ -68,6 +70,26 @@ Status GatewayProcess::serve(GatewayDescriptors sockets) {
   // Where it has ended already, its last word says why.
   TRY(expect(kGatewayReady));
   return sent;
+}
+
+Result<std::vector<std::string>> GatewayProcess::give_secrets(const policy::NetworkPolicy& policy,
+                                                              std::span<const SecretValue> values) {
+  std::vector<std::string> placeholders;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string_view value = values[i].bytes();
+    std::string message;
+    message.reserve(value.size() + 1);  // no copy is left where it grew
+    message += kGatewaySecret;
+    message += value;
+    const Status sent = sys::send_message(control_.get(), message, {});
+    wipe(message);
+    auto placeholder = expect(kGatewayPlaceholder);
+    if (!placeholder.has_value())
+      return fail(std::move(placeholder).error().with("network.secrets." + policy.secrets[i].name));
+    TRY(sent);
+    placeholders.push_back(std::move(*placeholder));
+  }
+  return placeholders;
 }
 
 Result<std::string> GatewayProcess::authority() {

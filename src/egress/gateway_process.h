@@ -8,11 +8,14 @@
 
 #include <caisson/network.h>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/secret.h"
 #include "egress/audit_chain.h"
 #include "egress/proxy.h"
 #include "egress/report.h"
@@ -40,6 +43,11 @@ class GatewayProcess {
                                                        Fd audit);
   ~GatewayProcess();
 
+  // The values of the policy's secrets, in its order, once, directly after start(): they go over
+  // the socket and nowhere else. What stands for each inside, in the same order. Error:
+  // invalid_argument with the secret's name; that of serve().
+  Result<std::vector<std::string>> give_secrets(const policy::NetworkPolicy& policy,
+                                                std::span<const SecretValue> values);
   // Of a policy that inspects TLS (policy::inspects), once, before serve(): the certificate, as
   // PEM, that the sandbox has to trust; its key stays there. Waits for it. Error: as serve().
   Result<std::string> authority();

@@ -39,24 +39,32 @@ io::Async<Result<bool>> Passage::more() {
   co_return !ended_;
 }
 
+// Of the client's body; empty: it has ended.
+io::Async<Result<std::string>> Passage::next_piece() {
+  if (options_.early_read == PassageOptions::Read::kAll) co_return std::string();
+  co_return co_await exchange_.read_some(kPiece);
+}
+
 io::Async<Status> Passage::send_body() {
-  const bool chunked = !exchange_.body_length().has_value();
-  for (;;) {
-    auto bytes = co_await exchange_.read_some(kPiece);
-    Status status;
-    if (!bytes.has_value()) {
-      status = fail(bytes.error());
-    } else if (bytes->empty()) {
-      break;
-    } else if (options_.on_body) {
-      status = options_.on_body(*bytes);
+  const bool chunked = options_.head.headers.has("Transfer-Encoding");
+  std::string bytes = std::move(options_.early_body);
+  for (bool ended = false;;) {
+    if (!bytes.empty()) {
+      const std::string framed = chunked ? chunk(bytes) : std::move(bytes);
+      CO_TRY(co_await upstream_.write(framed));
     }
-    if (!status.has_value()) {
-      body_fault_ = status.error();
-      co_return status;
+    if (ended) break;
+    auto piece = co_await next_piece();
+    if (piece.has_value()) {
+      ended = piece->empty();
+      if (options_.change_body && options_.early_read == PassageOptions::Read::kPart)
+        piece = options_.change_body(std::move(*piece));
     }
-    const std::string framed = chunked ? chunk(*bytes) : std::move(*bytes);
-    CO_TRY(co_await upstream_.write(framed));
+    if (!piece.has_value()) {
+      body_fault_ = piece.error();
+      co_return fail(piece.error());
+    }
+    bytes = std::move(*piece);
   }
   if (chunked) CO_TRY(co_await upstream_.write(kLastChunk));
   co_return Status();
@@ -111,12 +119,19 @@ io::Async<Status> Passage::pass_body(BodyDecoder decoder) {
       body += *piece;
     }
     buffer_.clear();
+    if (options_.change_answer_body && !body.empty()) {
+      CO_TRY_ASSIGN(body, options_.change_answer_body(std::move(body)));
+    }
     if (!body.empty()) CO_TRY(co_await exchange_.write(body));
     if (decoder.done()) break;
     CO_TRY_ASSIGN(const bool came, co_await more());
     if (!came && !decoder.end_of_input())
       co_return fail(Error::unavailable("its answer is cut off"));
     if (!came) break;
+  }
+  if (options_.change_answer_body) {
+    CO_TRY_ASSIGN(const std::string last, options_.change_answer_body(""));
+    if (!last.empty()) CO_TRY(co_await exchange_.write(last));
   }
   co_return co_await exchange_.end();
 }
@@ -128,13 +143,13 @@ io::Async<Status> Passage::receive_answer() {
   // The version is of who sends it: to our client that is us.
   answer.head.minor_version = 1;
   if (answer.head.status == 101) {
-    if (options_.on_answer) options_.on_answer(answer.head);
+    if (options_.on_answer) CO_TRY(options_.on_answer(answer.head));
     if (!upgrades_) co_return fail(Error::invalid("it changes the protocol unasked"));
     co_return co_await tunnel(std::move(answer.head));
   }
   remove_hop_by_hop(answer.head.headers);
   answer.head.headers.remove("Transfer-Encoding");
-  if (options_.on_answer) options_.on_answer(answer.head);
+  if (options_.on_answer) CO_TRY(options_.on_answer(answer.head));
   CO_TRY(co_await exchange_.begin(std::move(answer.head)));
   co_return co_await pass_body(BodyDecoder(answer.body));
 }

@@ -30,11 +30,17 @@ struct PassageOptions {
   // kEnds: a client that ends its side has gone, and the passage with it. kStays: it may still wait
   // for the answer; that nobody does shows when it is written.
   enum class HalfClosed : std::uint8_t { kEnds, kStays } half_closed = HalfClosed::kEnds;
+  // What of the body was read before; it is sent first. kAll: that is the whole body.
+  std::string early_body = {};
+  enum class Read : std::uint8_t { kPart, kAll } early_read = Read::kPart;
   // Changes the answer's head before it goes on, when what is meant for one connection has been
-  // removed from it.
-  std::function<void(ResponseHead&)> on_answer = nullptr;
-  // Is told of each piece of the request's body before it goes on; an error ends both.
-  std::function<Status(std::string_view)> on_body = nullptr;
+  // removed from it. An error ends both.
+  std::function<Status(ResponseHead&)> on_answer = nullptr;
+  // Is given each piece of the request's body that is read here, and of the answer's, and at last
+  // an empty one; gives what goes on instead, perhaps nothing yet, and in all as many bytes as
+  // came. An error ends both.
+  using ChangeBody = std::function<Result<std::string>(std::string piece)>;
+  ChangeBody change_body = nullptr, change_answer_body = nullptr;
 };
 
 class Passage {
@@ -53,6 +59,7 @@ class Passage {
  private:
   io::Async<void> send();
   io::Async<Status> send_body();
+  io::Async<Result<std::string>> next_piece();
   io::Async<void> receive(Status& result);
   io::Async<Status> receive_answer();
   io::Async<Result<ParsedResponse>> receive_head();

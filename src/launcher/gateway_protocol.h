@@ -3,7 +3,8 @@
 // descriptor kGatewayControlFd.
 //
 // To the gateway, in this order: the sandbox's id, with the descriptors of the policy as JSON (a
-// file, read from its start) and perhaps of a file for its records; kGatewayServe, with the
+// file, read from its start) and perhaps of a file for its records; kGatewaySecret with the value
+// of each of the policy's secrets, in its order, each of which is answered; kGatewayServe, with the
 // sockets; any number of kGatewayUpdate, each with a policy as JSON behind it. When this side is
 // shut down the gateway ends. From the gateway: a kind and perhaps a text.
 #pragma once
@@ -14,11 +15,13 @@ namespace caisson::launcher {
 
 inline constexpr int kGatewayControlFd = 3;
 
+inline constexpr char kGatewaySecret = 'V';
 inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp
 inline constexpr std::size_t kGatewaySockets = 3;
 inline constexpr char kGatewayUpdate = 'U';
 
-// Where the policy opens TLS, the first word: the certificate that the sandbox has to trust.
+inline constexpr char kGatewayPlaceholder = 'P';  // and what stands for the secret inside
+// Where the policy opens TLS, before it serves: the certificate that the sandbox has to trust.
 inline constexpr char kGatewayAuthority = 'C';
 inline constexpr char kGatewayReady = 'R';    // it serves
 inline constexpr char kGatewayFailed = 'F';   // and why it cannot

@@ -21,7 +21,7 @@
 namespace caisson::policy {
 namespace {
 
-constexpr std::string_view kNoVault = "(this version has no vault, so a sandbox has no secrets)";
+constexpr std::string_view kBelowNetwork = "(secrets stand below network: network.secrets)";
 
 // Fills one member of the values from the node at `path`.
 using ReadKey = Status (*)(const Node& node, const std::string& path, SpecValues& values);
@@ -148,7 +148,7 @@ Status read_secrets(const Node& node, const std::string& path, SpecValues&) {
   if (node.kind != Node::Kind::kList || !node.items.empty()) {
     const std::string found =
         node.kind == Node::Kind::kList ? "a list that is not empty" : describe_found(node);
-    return fail(wrong_at(node, path, found, "an empty list " + std::string(kNoVault)));
+    return fail(wrong_at(node, path, found, "an empty list " + std::string(kBelowNetwork)));
   }
   return {};
 }

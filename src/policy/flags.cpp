@@ -1,12 +1,14 @@
 #include "policy/flags.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 
 #include "policy/complain.h"
 #include "policy/inside_path.h"
 #include "policy/names.h"
 #include "policy/network_policy.h"
+#include "policy/secret_check.h"
 #include "policy/syntax.h"
 #include "policy/units.h"
 
@@ -174,6 +176,9 @@ SpecValues merge(SpecValues document, SpecPatch flags) {
   lay_over(values.on_refusal, flags.on_refusal);
   lay_over(values.layer, flags.layer);
   lay_over(values.network, flags.network);
+  // Without a network there is no rule for their hosts, which validation says.
+  if (!flags.secrets.empty() && !values.network) values.network.emplace();
+  for (SecretRule& secret : flags.secrets) values.network->secrets.push_back(std::move(secret));
   if (flags.entrypoint.has_value()) values.entrypoint = std::move(flags.entrypoint);
   if (!flags.command.empty()) values.command = std::move(flags.command);
   for (auto& [name, value] : flags.env) values.env[name] = std::move(value);
@@ -353,6 +358,46 @@ Result<NetworkFlag> parse_network(std::string_view text) {
   return fail(wrong("--net", quote(text), kNetAllowed));
 }
 
+Result<SecretRule> parse_secret(std::string_view text) {
+  constexpr std::string_view kAllowed =
+      "NAME=SOURCE@HOST[,HOST…], where SOURCE is env, env:VARIABLE, file:PATH or fd:N";
+  const std::size_t equals = text.find('=');
+  const std::size_t at = text.rfind('@');
+  // A value that stands here by mistake is not repeated.
+  if (equals == text.npos) return fail(wrong("--secret", "a text without '='", kAllowed));
+  const std::string name(text.substr(0, equals));
+  const std::string path = "--secret " + quote(name);
+  if (at == text.npos || at < equals)
+    return fail(wrong(path, "no @HOST behind the source", kAllowed));
+  SecretRule rule{.name = name, .env = name};
+  const std::string_view source = text.substr(equals + 1, at - equals - 1);
+  const std::size_t colon = std::min(source.find(':'), source.size());
+  const std::string_view kind = source.substr(0, colon);
+  const std::string rest(source.substr(std::min(colon + 1, source.size())));
+  if (source == "env" || kind == "env") {
+    rule.source = {.kind = SecretSource::Kind::kEnv, .text = source == "env" ? name : rest};
+  } else if (kind == "file") {
+    rule.source = {.kind = SecretSource::Kind::kFile, .text = rest};
+  } else if (kind == "fd") {
+    rule.source = {.kind = SecretSource::Kind::kFd};
+    const auto read =
+        std::from_chars(rest.data(), rest.data() + rest.size(), rule.source.descriptor);
+    if (read.ec != std::errc() || read.ptr != rest.data() + rest.size())
+      return fail(wrong(path + " fd:", quote(rest), "the number of an inherited descriptor"));
+  } else {
+    return fail(wrong(path, "another source", kAllowed));
+  }
+  std::string_view hosts = text.substr(at + 1);
+  while (true) {
+    const std::size_t comma = hosts.find(',');
+    rule.hosts.emplace_back(hosts.substr(0, comma));
+    if (comma == hosts.npos) break;
+    hosts.remove_prefix(comma + 1);
+  }
+  TRY(check_secret(rule, path));
+  return rule;
+}
+
 Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network) {
   if (!patch.network.has_value()) {
     patch.network = std::move(network);
@@ -367,6 +412,7 @@ Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network) {
   if (network->dns != DnsPolicy()) before->dns = network->dns;
   if (network->limits != NetworkLimits()) before->limits = network->limits;
   std::ranges::move(network->rules, std::back_inserter(before->rules));
+  std::ranges::move(network->secrets, std::back_inserter(before->secrets));
   return {};
 }
 

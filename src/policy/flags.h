@@ -26,6 +26,7 @@ struct SpecPatch {
   std::optional<OnRefusal> on_refusal;
   std::optional<LayerKind> layer;
   std::optional<std::optional<NetworkPolicy>> network;  // the inner nullopt is deny
+  std::vector<SecretRule> secrets;                      // besides those of the network
   std::vector<std::string> command;  // replaces the document's where it is not empty
   std::optional<std::vector<std::string>> entrypoint;
   std::map<std::string, std::string> env;  // wins over the document's of the same name
@@ -88,6 +89,9 @@ struct NetworkFlag {
   std::optional<NetworkPolicy> network;  // nullopt is deny
 };
 Result<NetworkFlag> parse_network(std::string_view text);
+// --secret NAME=SOURCE@HOST[,HOST…]: the variable NAME has a placeholder of the secret, which is
+// fetched from SOURCE: env (the caller's variable of that name), env:VARIABLE, file:PATH or fd:N.
+Result<SecretRule> parse_secret(std::string_view text);
 // Another --net after those before it: their rules follow one another. Error: deny beside another.
 Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network);
 

@@ -148,6 +148,47 @@ TEST(Flags, RefusesWhatTheNetworkCannotBe) {
   }
 }
 
+TEST(Flags, ReadsWhereASecretComesFromAndWhereItGoes) {
+  const auto rule = parse_secret("GH_TOKEN=env@api.example.com,*.example.org");
+  ASSERT_TRUE(rule.has_value()) << rule.error().message();
+  SecretRule wanted{.name = "GH_TOKEN", .env = "GH_TOKEN"};
+  wanted.source.text = "GH_TOKEN";
+  wanted.hosts = {"api.example.com", "*.example.org"};
+  EXPECT_EQ(*rule, wanted);
+  EXPECT_EQ(parse_secret("A=env:B@a.example.com")->source.text, "B");
+  EXPECT_EQ(parse_secret("A=file:/x@y@a.example.com")->source,
+            (SecretSource{.kind = SecretSource::Kind::kFile, .text = "/x@y"}));
+  EXPECT_EQ(parse_secret("A=fd:7@a.example.com")->source.descriptor, 7);
+}
+
+TEST(Flags, RefusesASecretWithoutRepeatingWhatMayBeOne) {
+  struct Case {
+    const char *text, *allowed;
+  };
+  for (const Case& wrong :
+       {Case{"geheim", "NAME=SOURCE@HOST"}, Case{"A=geheim", "NAME=SOURCE@HOST"},
+        Case{"A=geheim@a.example.com", "env:VARIABLE"}, Case{"A=env@", "--secret \"A\".hosts[0]"},
+        Case{"A=env@*.com", "hosts[0]"}, Case{"1A=env@a.example.com", "a variable"},
+        Case{"A=fd:2@a.example.com", "at least 3"}, Case{"A=fd:x@a.example.com", "inherited"},
+        Case{"A=fd:9x@a.example.com", "inherited"},
+        Case{"=env@a.example.com", "1 to 64 letters"}}) {
+    const std::string told = refusal(parse_secret(wrong.text));
+    EXPECT_THAT(told, HasSubstr("--secret")) << wrong.text;
+    EXPECT_THAT(told, HasSubstr(wrong.allowed)) << wrong.text;
+    EXPECT_EQ(told.find("geheim"), std::string::npos) << told;
+  }
+}
+
+TEST(Flags, SecretsAreTheNetworks) {
+  SpecPatch flags;
+  flags.secrets = {*parse_secret("A=env@a.example.com")};
+  EXPECT_EQ(merge({}, flags).network->secrets.size(), 1u);
+  SpecValues document;
+  document.network = parse_network("allow:a.example.com")->network;
+  document.network->secrets = {*parse_secret("B=env@a.example.com")};
+  EXPECT_EQ(merge(document, flags).network->secrets.size(), 2u);
+}
+
 TEST(Flags, SeveralNetworksAreOne) {
   SpecPatch flags;
   ASSERT_TRUE(add_network(flags, parse_network("allow:a.example.com")->network).has_value());

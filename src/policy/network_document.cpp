@@ -6,6 +6,7 @@
 #include "policy/names.h"
 #include "policy/network_policy.h"
 #include "policy/read_node.h"
+#include "policy/secret_document.h"
 #include "policy/units.h"
 #include "policy/yaml_text.h"
 
@@ -193,8 +194,8 @@ Result<std::vector<NetworkRule>> read_rules(const Node& node, Path path) {
 
 Status read_policy_key(const std::string& name, const Node& value, Path below,
                        NetworkPolicy& policy) {
-  constexpr std::array<std::string_view, 6> kKeys = {"version", "default", "floor",
-                                                     "dns",     "limits",  "rules"};
+  constexpr std::array<std::string_view, 7> kKeys = {"version", "default", "floor",  "dns",
+                                                     "limits",  "rules",   "secrets"};
   if (name == "version") {
     if (is_scalar(value) && value.text == "1") return {};
     return fail(wrong_at(value, below, "1"));
@@ -207,6 +208,8 @@ Status read_policy_key(const std::string& name, const Node& value, Path below,
     TRY_ASSIGN(policy.limits, read_limits(value, below));
   } else if (name == "rules") {
     TRY_ASSIGN(policy.rules, read_rules(value, below));
+  } else if (name == "secrets") {
+    TRY_ASSIGN(policy.secrets, read_secrets(value, below));
   } else {
     return fail(unknown_key(name, value, below, kKeys));
   }
@@ -256,6 +259,7 @@ json::Value tree_of(const NetworkPolicy& policy) {
   json::Value rules = json::Value::array();
   for (const NetworkRule& rule : policy.rules) rules.push(tree_of(rule));
   tree.set("rules", std::move(rules));
+  if (!policy.secrets.empty()) tree.set("secrets", secrets_tree(policy.secrets));
   return tree;
 }
 

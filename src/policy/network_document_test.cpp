@@ -80,6 +80,22 @@ TEST(NetworkDocument, WhatIsSaidOfRequestsMeansThatTlsIsOpened) {
   EXPECT_EQ(mode(", http: [{methods: [GET]}], action: deny"), "splice");
 }
 
+TEST(NetworkDocument, HasSecretsAndWritesThemAgain) {
+  constexpr std::string_view kText = R"(
+rules: [{hosts: [api.example.com]}]
+secrets:
+  gh: {env: GH_TOKEN, source: {file: /run/token}, shape: "prefix:ghp_", hosts: [api.example.com],
+       in: [{header: authorization}]}
+)";
+  const auto read = parse_network_policy(kText, Format::kYaml);
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  ASSERT_EQ(read->secrets.size(), 1u);
+  EXPECT_EQ(read->secrets[0].env, "GH_TOKEN");
+  const auto again = parse_written_network_policy(json::serialize(network_tree(*read)));
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(*again, *read);
+}
+
 TEST(NetworkDocument, MayBeBelowTheKeyThatASpecHas) {
   const auto read =
       parse_network_policy("network: {rules: [{hosts: [a.example.com]}]}", Format::kYaml);
@@ -102,6 +118,8 @@ TEST(NetworkDocument, RefusesWithKeyAndWhatIsAllowed) {
       {"dns: {unmatched: nxdomain}", "dns.unmatched", "synthetic, nodata or refused"},
       {"limits: {connections: 0}", "limits.connections", ""},
       {"limits: {speed: 1}", "limits.speed", "rate_up"},
+      {"secrets: [gh]", "secrets", "a mapping"},
+      {"secrets: {gh: {hosts: [a.example.com]}}", "secrets.gh.source", "variable"},
       {"rules: {}", "rules", "a list"},
       {"rules: [1]", "rules[0]", "a rule such as"},
       {"rules: [{host: a}]", "rules[0].host", "perhaps hosts"},

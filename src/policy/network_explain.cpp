@@ -62,13 +62,16 @@ std::string what(const Asked& asked) {
   return "";
 }
 
-std::string allowed_sentence(const Asked& asked, const NetworkDecision& decision) {
+std::string allowed_sentence(const CompiledNetwork& policy, const Asked& asked,
+                             const NetworkDecision& decision) {
   std::string sentence = decision.reason == NetworkReason::kMatch
                              ? "the rule " + decision.rule + " allows "
                              : "no rule speaks of it, and the default allows ";
   sentence += what(asked);
   if (asked.opened) {
     sentence += "; the gateway opens the TLS connection and judges each request";
+    for (const std::string& name : policy.secrets_of(asked.host))
+      sentence += "; the secret " + name + " may go there";
   } else if (asked.kind == ConnectionKind::kTls) {
     sentence += "; what is said in it is not looked at, only that it names this host";
   }
@@ -133,7 +136,7 @@ Result<NetworkExplanation> explain(const CompiledNetwork& policy, std::string_vi
   TRY_ASSIGN(Asked asked, parse_url(url, method));
   NetworkExplanation explanation{.decision = decide(policy, asked)};
   explanation.sentence = explanation.decision.allowed
-                             ? allowed_sentence(asked, explanation.decision)
+                             ? allowed_sentence(policy, asked, explanation.decision)
                              : denied_sentence(asked, explanation.decision);
   return explanation;
 }

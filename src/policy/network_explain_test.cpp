@@ -18,6 +18,9 @@ rules:
   - {id: read, hosts: [read.example.com], http: [{methods: [GET], paths: ["/public/**"]}]}
   - {id: db, hosts: [db.example.com], ports: [5432], proto: tcp}
   - {id: no-gist, action: deny, hosts: [gist.example.com]}
+  - {id: keys, hosts: [keys.example.com]}
+secrets:
+  token: {source: {env: TOKEN}, hosts: [keys.example.com]}
 )";
 
 std::string explained(std::string_view url, std::string_view method = "GET") {
@@ -53,6 +56,11 @@ TEST(NetworkExplain, SaysWhatOfOpenedTlsIsAllowed) {
   expect_says("https://read.example.com/public/a", "POST", "denied:", "the method POST");
   expect_says("https://read.example.com:8443/", "GET", "denied:", "other ports than 8443");
   expect_says("http://read.example.com:443/", "GET", "denied:", "by TLS alone");
+}
+
+TEST(NetworkExplain, SaysWhichSecretsMayGoThere) {
+  expect_says("https://keys.example.com/v1", "POST", "allowed: the rule keys allows POST /v1",
+              "the secret token may go there");
 }
 
 TEST(NetworkExplain, SaysWhatIsMissing) {

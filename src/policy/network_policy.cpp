@@ -7,6 +7,7 @@
 
 #include "policy/complain.h"
 #include "policy/names.h"
+#include "policy/secret_check.h"
 
 namespace caisson::policy {
 namespace {
@@ -133,7 +134,7 @@ std::string_view to_string(NetworkReason reason) {
 }
 
 bool inspects(const NetworkPolicy& policy) {
-  return std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
+  return !policy.secrets.empty() || std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
     return rule.action == RuleAction::kAllow && rule.protocol == RuleProtocol::kHttp &&
            rule.tls == TlsMode::kInspect;
   });
@@ -152,11 +153,6 @@ bool CompiledNetwork::Rule::has_address(const IpAddress& address) const {
 
 bool CompiledNetwork::Rule::has_port(std::uint16_t port) const {
   return ports.empty() || std::ranges::find(ports, port) != ports.end();
-}
-
-bool CompiledNetwork::Rule::inspects() const {
-  return action == RuleAction::kAllow && protocol == RuleProtocol::kHttp &&
-         tls == TlsMode::kInspect;
 }
 
 bool CompiledNetwork::Match::has_method(std::string_view method) const {
@@ -279,7 +275,36 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
     compiled->rules_.push_back(std::move(rule));
   }
   compiled->values_ = policy;
+  const std::string secrets = key_below(top, "secrets");
+  TRY(check_secrets(policy.secrets, secrets));
+  for (const SecretRule& secret : policy.secrets) {
+    std::vector<HostPattern>& hosts = compiled->secret_hosts_.emplace_back();
+    for (const std::string& text : secret.hosts) {
+      TRY_ASSIGN(HostPattern pattern, HostPattern::parse(text));
+      hosts.push_back(std::move(pattern));
+    }
+  }
+  TRY(compiled->check_secret_hosts(secrets));
   return std::shared_ptr<const CompiledNetwork>(std::move(compiled));
+}
+
+// A secret for a host that nothing reaches by TLS is a mistake. Of what is below a name some part
+// may be meant.
+Status CompiledNetwork::check_secret_hosts(const std::string& path) const {
+  if (values_.unmatched == NetworkDefault::kAllowPublic) return {};
+  for (const SecretRule& secret : values_.secrets) {
+    for (std::size_t i = 0; i < secret.hosts.size(); ++i) {
+      if (secret.hosts[i].starts_with('*')) continue;
+      TRY_ASSIGN(const HostPattern pattern, HostPattern::parse(secret.hosts[i]));
+      const bool reached = std::ranges::any_of(rules_, [&](const Rule& rule) {
+        return opens(rule, pattern.host()) && rule.has_host(pattern.host());
+      });
+      if (reached) continue;
+      return fail(wrong(item(key_below(path, secret.name), "hosts", i), quote(secret.hosts[i]),
+                        "a host that a rule of the policy allows by TLS"));
+    }
+  }
+  return {};
 }
 
 // ---- decisions ----------------------------------------------------------------------------------
@@ -314,7 +339,7 @@ NetworkDecision CompiledNetwork::connection(const Host& host, std::uint16_t port
                                             ConnectionKind kind) const {
   // Whoever wants to look into what goes to a host wins over whoever does not.
   const auto inspecting = std::ranges::find_if(rules_, [&](const Rule& rule) {
-    return kind == ConnectionKind::kTls && rule.inspects() && rule.has_port(port) &&
+    return kind == ConnectionKind::kTls && opens(rule, host) && rule.has_port(port) &&
            rule.has_host(host);
   });
   // The requests that such a rule denies cannot be told apart in what is not read.
@@ -345,7 +370,9 @@ NetworkDecision CompiledNetwork::connection(const Host& host, std::uint16_t port
     reason = kind == ConnectionKind::kHttp ? NetworkReason::kPlaintext : NetworkReason::kProtocol;
   }
   const bool named = !host.is_address() && kind != ConnectionKind::kOther;
-  return unmatched(reason, named ? Named::kYes : Named::kNo);
+  NetworkDecision decision = unmatched(reason, named ? Named::kYes : Named::kNo);
+  decision.inspect = decision.allowed && kind == ConnectionKind::kTls && serves_secret(host);
+  return decision;
 }
 
 NetworkDecision CompiledNetwork::raw_connection(const Host& host, std::uint16_t port) const {
@@ -372,8 +399,8 @@ NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
   NetworkDecision nearest{.allowed = false, .reason = NetworkReason::kNoRule};
   for (const Rule& rule : rules_) {
     if (rule.action != RuleAction::kAllow || !rule.has_host(host)) continue;
-    const TlsMode mode = request.tls ? TlsMode::kInspect : TlsMode::kPlaintext;
-    const bool other = rule.protocol == RuleProtocol::kHttp && rule.tls != mode;
+    const bool of_kind = request.tls ? opens(rule, host) : rule.tls == TlsMode::kPlaintext;
+    const bool other = rule.protocol == RuleProtocol::kHttp && !of_kind;
     if (!rule.has_port(port) || other) {
       const NetworkReason miss = request.tls ? NetworkReason::kProtocol : NetworkReason::kPlaintext;
       if (nearest.reason == NetworkReason::kNoRule || nearest.reason == NetworkReason::kPort)
@@ -443,6 +470,25 @@ NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t
 bool CompiledNetwork::may_match(const Host& host) const {
   if (values_.unmatched == NetworkDefault::kAllowPublic) return true;
   return names(host);
+}
+
+bool CompiledNetwork::opens(const Rule& rule, const Host& host) const {
+  if (rule.action != RuleAction::kAllow || rule.protocol != RuleProtocol::kHttp) return false;
+  return rule.tls == TlsMode::kInspect || (rule.tls == TlsMode::kSplice && serves_secret(host));
+}
+
+std::vector<std::string> CompiledNetwork::secrets_of(const Host& host) const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < secret_hosts_.size(); ++i) {
+    const bool serves = std::ranges::any_of(
+        secret_hosts_[i], [&](const HostPattern& entry) { return entry.matches(host); });
+    if (serves) names.push_back(values_.secrets[i].name);
+  }
+  return names;
+}
+
+bool CompiledNetwork::serves_secret(const Host& host) const {
+  return !secrets_of(host).empty();
 }
 
 bool CompiledNetwork::names(const Host& host) const {

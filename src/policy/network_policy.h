@@ -94,6 +94,9 @@ class CompiledNetwork {
   bool may_match(const Host& host) const;
   // Whether an allowing rule names it (the default may allow what no rule names).
   bool names(const Host& host) const;
+  // Whether some secret may go to this host, and which.
+  bool serves_secret(const Host& host) const;
+  std::vector<std::string> secrets_of(const Host& host) const;
 
   const NetworkPolicy& values() const { return values_; }
 
@@ -120,7 +123,6 @@ class CompiledNetwork {
     bool has_host(const Host& host) const;
     bool has_address(const IpAddress& address) const;
     bool has_port(std::uint16_t port) const;
-    bool inspects() const;
     bool is_of_loopback() const;
     // Of a rule that denies, whose host and port it is: whether it means this request.
     bool denies(const Request& request) const;
@@ -133,11 +135,15 @@ class CompiledNetwork {
   enum class Named : bool { kNo, kYes };
   NetworkDecision unmatched(NetworkReason reason, Named named) const;
   const Rule* denying(const Host& host, std::uint16_t port) const;
+  // Whether this rule has TLS to a host of its own opened.
+  bool opens(const Rule& rule, const Host& host) const;
+  Status check_secret_hosts(const std::string& path) const;
   // What this rule, whose host and port it is, says of a request.
   static NetworkDecision judge(const Rule& rule, const Request& request);
 
   NetworkPolicy values_;
   std::vector<Rule> rules_;
+  std::vector<std::vector<HostPattern>> secret_hosts_;  // of each secret of values_
   bool denies_names_ = false;
 };
 

@@ -186,6 +186,47 @@ TEST(NetworkPolicy, WhatDeniesRequestsLeavesOpenWhatIsInspected) {
             "deny deny_rule none");
 }
 
+NetworkPolicy with_secret(std::vector<NetworkRule> rules, std::string host) {
+  NetworkPolicy policy{.rules = std::move(rules)};
+  SecretRule secret{.name = "gh", .env = "GH"};
+  secret.source.text = "GH";
+  secret.hosts = {std::move(host)};
+  policy.secrets = {secret};
+  return policy;
+}
+
+TEST(NetworkPolicy, TlsToTheHostsOfASecretIsOpenedWhateverAllowsIt) {
+  NetworkPolicy values = with_secret({{.hosts = {"**.example.com"}}}, "api.example.com");
+  EXPECT_TRUE(inspects(values));
+  const Policy policy = compiled(values);
+  EXPECT_TRUE(inspects(policy, "api.example.com"));
+  EXPECT_FALSE(inspects(policy, "www.example.com"));
+  EXPECT_EQ(opened(policy, "api.example.com", "POST", "/any"), "allow match rule-1");
+  EXPECT_EQ(opened(policy, "www.example.com", "GET", "/"), "deny protocol");
+  EXPECT_EQ(policy->secrets_of(host("api.example.com")), std::vector<std::string>{"gh"});
+  EXPECT_TRUE(policy->secrets_of(host("www.example.com")).empty());
+
+  values = with_secret({}, "api.example.com");
+  values.unmatched = NetworkDefault::kAllowPublic;
+  const Policy by_default = compiled(values);
+  EXPECT_TRUE(inspects(by_default, "api.example.com"));
+  EXPECT_FALSE(inspects(by_default, "www.example.com"));
+  EXPECT_EQ(opened(by_default, "api.example.com", "GET", "/"), "allow default");
+}
+
+TEST(NetworkPolicy, ASecretForAHostThatNothingReachesIsAMistake) {
+  const auto fault = [](const NetworkPolicy& values) {
+    const auto made = CompiledNetwork::compile(values);
+    return made.has_value() ? "" : made.error().message();
+  };
+  const NetworkRule plain{.hosts = {"api.example.com"}, .tls = TlsMode::kPlaintext};
+  EXPECT_TRUE(
+      fault(with_secret({plain}, "api.example.com")).contains("network.secrets.gh.hosts[0]"));
+  EXPECT_TRUE(fault(with_secret({}, "api.example.com")).contains("allows by TLS"));
+  EXPECT_EQ(fault(with_secret({}, "*.example.com")), "");
+  EXPECT_TRUE(fault(with_secret({}, "*.com")).contains("network.secrets.gh.hosts[0]"));
+}
+
 TEST(NetworkPolicy, AWebSocketByTlsNeedsARuleThatSaysSoToo) {
   const CompiledNetwork::Request upgrade{
       .method = "GET", .path = "/", .websocket = true, .tls = true};

@@ -127,12 +127,11 @@ class Stage(unittest.TestCase):
             "good": cls.internet.serve(Server, GOOD, 443, good),
             "plain": cls.internet.serve(Server, GOOD, 80),
             "evil": cls.internet.serve(Server, EVIL, 443, evil),
-            "large": cls.internet.serve(Server, GOOD, 8443, good),
+            "large": cls.internet.serve(Server, GOOD, 8443, good, handler=Large),
             "self": cls.internet.serve(Server, BAD, 443, internet_lab.certificate(folder, "self.example.com")[0]),
             "other": cls.internet.serve(Server, BAD, 444, good),
             "expired": cls.internet.serve(Server, BAD, 445, internet_lab.expired_certificate(folder, "expired.example.com", authority)),
         }
-        cls.servers["large"].server.RequestHandlerClass = Large
         named, _ = internet_lab.certificate(folder, "socket.example.com", signer=authority)
         cls.internet.serve(WebSocketServer, GOOD, 9443, named)
         cls.internet.serve(Silent, GOOD, 7443)

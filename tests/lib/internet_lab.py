@@ -79,11 +79,11 @@ class Server:
     """HTTP, over TLS where there is a certificate. `received` is every byte of every connection. `status`: of every
     answer."""
 
-    def __init__(self, address="127.0.0.1", port=0, certificate=None, status=200, newest=None):
+    def __init__(self, address="127.0.0.1", port=0, certificate=None, status=200, newest=None, handler=Handler):
         self.pieces, self.connections = [], 0
         outer = self
 
-        class RecordingHandler(Handler):
+        class RecordingHandler(handler):
             def send_response(self, code, message=None):
                 super().send_response(status if code == 200 else code, message)
 

@@ -10,8 +10,8 @@ namespace caisson::egress {
 namespace {
 
 constexpr std::size_t kMostText = 255;
-constexpr std::array<std::string_view, 8> kKindNames = {"dns",           "tcp",   "tls",   "http",
-                                                        "policy_update", "limit", "begin", "end"};
+constexpr std::array<std::string_view, 9> kKindNames = {
+    "dns", "tcp", "tls", "http", "policy_update", "limit", "begin", "end", "secret_violation"};
 
 std::string_view cut(std::string_view text) {
   return text.substr(0, kMostText);
@@ -25,6 +25,18 @@ std::string digest(std::string_view text) {
 
 void set_text(json::Value& line, std::string_view key, std::string_view text) {
   if (!text.empty()) line.set(key, cut(text));
+}
+
+json::Value secrets_of(const AuditRecord& record) {
+  json::Value list = json::Value::array();
+  for (const AuditRecord::SecretPart& part : record.secrets) {
+    json::Value item = json::Value::object();
+    set_text(item, "name", part.name);
+    set_text(item, "where", part.where);
+    if (part.count != 0) item.set("n", part.count);
+    list.push(std::move(item));
+  }
+  return list;
 }
 
 }  // namespace
@@ -54,6 +66,8 @@ std::string audit_line(const AuditRecord& record, std::string_view sandbox, std:
   if (passed) line.set("bytes_up", record.bytes_up).set("bytes_down", record.bytes_down);
   if (record.time.count() != 0) line.set("ms", record.time.count());
   set_text(line, "tls", record.tls);
+  if (!record.secrets.empty()) line.set("secrets", secrets_of(record));
+  if (record.scrubbed != 0) line.set("scrubbed", record.scrubbed);
   if (record.hides_name) line.set("ech", true);
   set_text(line, "detail", record.detail);
   return json::serialize(line) + "\n";

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "egress/report.h"
 
@@ -24,7 +25,8 @@ enum class AuditKind : std::uint8_t {
   kPolicyUpdate,
   kLimit,
   kBegin,
-  kEnd
+  kEnd,
+  kSecretViolation
 };
 std::string_view to_string(AuditKind kind);
 
@@ -47,7 +49,14 @@ struct AuditRecord {
   std::chrono::milliseconds time{};
   std::string_view tls = {};  // what was done with TLS: "splice" or "inspect"; empty: there is none
   bool hides_name = false;    // a TLS hello that may hold another name for the server alone (ECH)
-  std::string detail;         // a sentence, where something went wrong
+  // Of secrets that went into the request, or of the one that kept it back (count 0).
+  struct SecretPart {
+    std::string name, where;
+    std::size_t count = 0;
+  };
+  std::vector<SecretPart> secrets = {};
+  std::size_t scrubbed = 0;  // how often the answer had a secret's value
+  std::string detail;        // a sentence, where something went wrong
 };
 
 // "{…}\n", to which audit_chain.h adds a number and a hash.

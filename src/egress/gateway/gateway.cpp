@@ -1,5 +1,6 @@
 #include "egress/gateway/gateway.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -16,13 +17,15 @@ constexpr Rate kRecordRate{.per_second = 200, .burst = 2000};
 constexpr unsigned kMostDnsStreams = 16;
 constexpr unsigned kMostStreamQueries = 10;
 constexpr std::chrono::seconds kDnsIdle{2};
+// Of the bodies that are looked at before they go on (secret_passage.h), of all requests together.
+constexpr std::size_t kMostHeldBodies = 64u << 20;
 
 http::Limits http_limits() {
   http::Limits limits;
   limits.idle_time = std::chrono::seconds(60);
   limits.head_bytes = 64 * 1024;
   limits.headers = 200;
-  limits.held_bytes = 0;  // nobody holds a body
+  limits.held_bytes = kMostHeldBodies;
   limits.request_ids = false;
   return limits;
 }
@@ -42,6 +45,7 @@ Gateway::State::State(io::Loop& on, GatewayOptions given)
 Result<std::unique_ptr<Gateway>> Gateway::start(io::Loop& loop, GatewaySockets sockets,
                                                 GatewayOptions options) {
   auto state = std::make_shared<State>(loop, std::move(options));
+  state->compile_secrets();
   TRY_ASSIGN(state->names, NameTable::create(NameTableLimits::defaults()));
   TRY_ASSIGN(state->tcp, io::adopt_listener(loop, std::move(sockets.tcp)));
   TRY_ASSIGN(state->dns_tcp, io::adopt_listener(loop, std::move(sockets.dns_tcp)));
@@ -96,12 +100,30 @@ std::uint64_t Gateway::revision() const {
 void Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
   State& state = *state_;
   state.options.policy = std::move(policy);
+  state.compile_secrets();
   state.meter.set_limits(state.options.policy->values().limits);
   ++state.revision;
   state.record({.kind = AuditKind::kPolicyUpdate, .allowed = true, .reason = "update"});
   for (const State::Open& open : state.open) {
     if (!open.still_allowed(*state.options.policy)) open.stream->end_for("policy_update");
   }
+}
+
+void Gateway::State::compile_secrets() {
+  if (options.secrets.empty()) return;
+  for (SecretEntry& entry : options.secrets) {
+    const auto& rules = options.policy->values().secrets;
+    const auto rule = std::ranges::find(rules, entry.rule.name, &policy::SecretRule::name);
+    entry.revoked = rule == rules.end();
+    if (!entry.revoked) entry.rule = *rule;
+  }
+  auto made = SecretRules::create(options.secrets);
+  if (!made.has_value()) {
+    // Rules that do not fit together: no value goes anywhere.
+    for (SecretEntry& entry : options.secrets) entry.revoked = true;
+    made = SecretRules::create(options.secrets);
+  }
+  if (made.has_value()) secrets = std::move(*made);
 }
 
 OpenConnection::OpenConnection(std::shared_ptr<State> state, MeteredStream& stream,

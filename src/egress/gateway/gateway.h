@@ -15,9 +15,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "egress/gateway/audit.h"
+#include "egress/secrets/secret_rules.h"
 #include "io/authority.h"
 #include "io/loop.h"
 #include "io/tls.h"
@@ -39,6 +41,8 @@ struct GatewayOptions {
   // them such connections are refused.
   std::shared_ptr<io::Authority> authority = nullptr;
   std::shared_ptr<io::TlsTrust> trust = nullptr;
+  // What the sandbox uses without having it: the rules are the policy's, in its order.
+  std::vector<SecretEntry> secrets = {};
   // Is given each record, also as a line; the line is empty where there are too many of them a
   // second, which a later one counts.
   std::function<void(const AuditRecord& record, const std::string& line)> record;
@@ -60,7 +64,8 @@ class Gateway {
   // After end(): until the last of them has come, or the time.
   io::Async<void> wait_ended(io::Clock::time_point until);
 
-  // From now on this policy holds; connections that it denies are reset.
+  // From now on this policy holds; connections that it denies are reset. A secret that it has no
+  // more is revoked; one that is new to the gateway has no value, and so no placeholder.
   void update(std::shared_ptr<const policy::CompiledNetwork> policy);
   GatewayCounts counts() const;
   std::uint64_t revision() const;  // how many policies it has had

@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/secret.h"
 #include "base/sys.h"
 #include "egress/audit_file.h"
 #include "egress/confine.h"
 #include "egress/gateway/gateway.h"
 #include "egress/report.h"
+#include "egress/secrets/placeholder.h"
 #include "io/stream.h"
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
@@ -45,6 +47,7 @@ struct Started {
   Fd audit, audit_reader;
   std::shared_ptr<io::Authority> authority;
   std::shared_ptr<io::TlsTrust> trust;
+  std::vector<SecretEntry> secrets;
 };
 
 void say(char kind, std::string_view text) {
@@ -66,6 +69,24 @@ Status prepare_to_inspect(Started& started) {
   return {};
 }
 
+// The values of the policy's secrets; what stands for each goes back.
+Status receive_secrets(Started& started) {
+  for (const policy::SecretRule& rule : started.policy->values().secrets) {
+    TRY_ASSIGN(sys::Message message, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
+    if (!message.bytes.starts_with(kGatewaySecret))
+      return fail(Error(Code::kCancelled, "whoever started the gateway wants it no more"));
+    SecretEntry entry{.rule = rule};
+    entry.value = std::make_shared<const SecretValue>(std::string_view(message.bytes).substr(1));
+    wipe(message.bytes);
+    TRY_ASSIGN(entry.placeholder, make_placeholder(rule.shape, entry.value->bytes(), random_bytes));
+    say(kGatewayPlaceholder, entry.placeholder);
+    started.secrets.push_back(std::move(entry));
+  }
+  // That they fit together is said now.
+  TRY(SecretRules::create(started.secrets));
+  return {};
+}
+
 Result<Started> receive_start() {
   TRY_ASSIGN(sys::Message first, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (first.descriptors.empty() || first.descriptors.size() > 2)
@@ -78,6 +99,7 @@ Result<Started> receive_start() {
     started.audit = std::move(first.descriptors[1]);
     TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
   }
+  TRY(receive_secrets(started));
   TRY(prepare_to_inspect(started));
   TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (second.descriptors.size() != kGatewaySockets)
@@ -177,7 +199,8 @@ Status serve(Started started) {
   GatewayOptions options{.sandbox = started.sandbox,
                          .policy = std::move(started.policy),
                          .authority = std::move(started.authority),
-                         .trust = std::move(started.trust)};
+                         .trust = std::move(started.trust),
+                         .secrets = std::move(started.secrets)};
   TRY_ASSIGN(AuditFile audit,
              take_audit(std::move(started.audit), std::move(started.audit_reader)));
   options.record = [&](const AuditRecord& record, const std::string& line) {

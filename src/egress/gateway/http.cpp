@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "egress/gateway/dial.h"
+#include "egress/gateway/secret_passage.h"
 #include "egress/gateway/state.h"
 #include "http/passage.h"
 #include "io/race.h"
@@ -180,12 +181,21 @@ class Forward {
         exchange_(exchange),
         asked_(std::move(asked)),
         decision_(std::move(decision)),
-        record_(record) {}
+        record_(record) {
+    const std::shared_ptr<const SecretRules>& rules = client_.state->secrets;
+    if (rules != nullptr)
+      secrets_.emplace(rules, asked_.host,
+                       asked_.tls ? Channel::kVerifiedTls : Channel::kPlaintext);
+  }
 
   // Nothing: it went through, or broke off midway.
   Async<std::optional<Refused>> run() {
     State& state = *client_.state;
     const Meant& destination = client_.destination;
+    http::PassageOptions options;
+    options.head = upstream_head(exchange_.request(), asked_, destination.port, decision_);
+    auto kept_back = co_await prepare(options);
+    if (kept_back.has_value()) co_return kept_back;
     const Host& to = asked_.by_address ? destination.host : asked_.host;
     std::optional<DialResult> dialed =
         co_await State::dial_for(state, to, destination.port, decision_);
@@ -204,23 +214,22 @@ class Forward {
       return allows(policy, client_.destination, exchange_.request(), asked_, body_,
                     record_.upstream);
     });
-    http::PassageOptions options;
-    options.head = upstream_head(exchange_.request(), asked_, destination.port, decision_);
-    options.half_closed = http::PassageOptions::HalfClosed::kStays;
-    options.on_answer = [](http::ResponseHead& head) { head.headers.remove("Alt-Svc"); };
-    options.on_body = [this](std::string_view bytes) { return count_body(bytes.size()); };
+    watch_bodies(options);
     record_.bytes_up = http::encode(options.head).value_or("").size();
     http::Passage passage(exchange_, *upstream.stream, std::move(options));
     Status status = fail(Error(Code::kDeadlineExceeded, "nothing moved for too long"));
     co_await io::race(run_passage(passage, status), State::watch(state, *client_.stream));
     record_.bytes_up += body_;
     record_.status = passage.answer_status();
+    if (secrets_) record_.scrubbed = secrets_->scrubbed();
     if (status.has_value()) co_return std::nullopt;
+    if (secrets_ && secrets_->refusal()) note(*secrets_->refusal());
     record_.detail = status.error().message();
     if (exchange_.begun()) {
       exchange_.abort();
       co_return std::nullopt;
     }
+    if (secrets_ && secrets_->refusal()) co_return refused_by(*secrets_->refusal());
     if (too_long_) co_return Refused{.status = 413, .reason = "body_size"};
     if (passage.body_fault().has_value())
       co_return Refused{.status = 400, .reason = "bad_body", .detail = record_.detail};
@@ -241,6 +250,76 @@ class Forward {
     refused.status = fault.late ? 504 : 502;
     refused.reason = fault.late ? "timeout" : "unreachable";
     return refused;
+  }
+
+  // What the sandbox's secrets make of the request, before anything of it is sent.
+  Async<std::optional<Refused>> prepare(http::PassageOptions& options) {
+    if (!secrets_) co_return std::nullopt;
+    const http::RequestHead& head = exchange_.request();
+    std::optional<SecretRefusal> refusal = secrets_->admit(head, http::wants_upgrade(head));
+    if (!refusal && secrets_->wants_body()) {
+      std::string bytes;
+      auto fault = co_await collect(bytes, options);
+      if (fault.has_value()) co_return fault;
+      const bool all = options.early_read == http::PassageOptions::Read::kAll;
+      refusal = secrets_->collected(std::move(bytes),
+                                    all ? SecretPassage::Read::kAll : SecretPassage::Read::kPart);
+    }
+    if (!refusal) refusal = secrets_->prepare(options.head);
+    if (!refusal) {
+      for (const SecretUse& use : secrets_->used())
+        record_.secrets.push_back({use.secret, use.where, use.count});
+      options.early_body = secrets_->take_body();
+      co_return std::nullopt;
+    }
+    note(*refusal);
+    co_return refused_by(*refusal);
+  }
+
+  // The body, or as much of it as is looked at before anything is sent.
+  Async<std::optional<Refused>> collect(std::string& bytes, http::PassageOptions& options) {
+    while (bytes.size() <= kMostWholeBody) {
+      auto piece = co_await exchange_.read_some(kMostWholeBody + 1 - bytes.size());
+      if (!piece.has_value())
+        co_return Refused{.status = 400, .reason = "bad_body", .detail = piece.error().message()};
+      if (piece->empty()) {
+        options.early_read = http::PassageOptions::Read::kAll;
+        break;
+      }
+      if (!count_body(piece->size()).has_value())
+        co_return Refused{.status = 413, .reason = "body_size"};
+      const Status held = exchange_.hold(piece->size());
+      if (!held.has_value())
+        co_return Refused{.status = 503, .reason = "busy", .detail = held.error().message()};
+      bytes += *piece;
+    }
+    co_return std::nullopt;
+  }
+
+  // What bodies and the answer's head go through on their way.
+  void watch_bodies(http::PassageOptions& options) {
+    options.half_closed = http::PassageOptions::HalfClosed::kStays;
+    options.on_answer = [this](http::ResponseHead& head) {
+      head.headers.remove("Alt-Svc");
+      return secrets_ ? secrets_->answer_head(head) : Status();
+    };
+    options.change_body = [this](std::string piece) -> Result<std::string> {
+      TRY(count_body(piece.size()));
+      if (!secrets_) return piece;
+      return secrets_->check_body(piece);
+    };
+    if (!secrets_) return;
+    options.change_answer_body = [this](std::string piece) { return secrets_->answer_body(piece); };
+  }
+
+  void note(const SecretRefusal& refusal) {
+    record_.kind = AuditKind::kSecretViolation;
+    record_.reason = refusal.reason;
+    for (const SecretUse& use : refusal.uses) record_.secrets.push_back({use.secret, use.where, 0});
+  }
+
+  static Refused refused_by(const SecretRefusal& refusal) {
+    return {.status = refusal.status, .reason = refusal.reason, .detail = refusal.sentence};
   }
 
   static Refused tls_refusal(const Error& error) {
@@ -270,6 +349,7 @@ class Forward {
   Asked asked_;
   const NetworkDecision decision_;
   AuditRecord& record_;
+  std::optional<SecretPassage> secrets_;  // where the sandbox has any
   std::uint64_t body_ = 0;
   bool too_long_ = false;
 };
@@ -318,7 +398,8 @@ Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
     record.detail = refused->detail;
     co_await answer_refusal(*client, exchange, *refused, record.host, record.path);
   }
-  record.allowed = !refused;
+  // An answer that was broken off did not go through, though it had begun.
+  record.allowed = !refused && record.kind != AuditKind::kSecretViolation;
   record.bytes_down = client->stream->bytes_down() - down;
   record.time = std::chrono::duration_cast<std::chrono::milliseconds>(io::Clock::now() - began);
   state.record(record);

@@ -61,6 +61,9 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   // Until end().
   static io::Async<void> wait_end(State& state);
 
+  // As the policy has them now.
+  void compile_secrets();
+
   // ---- connection.cpp
   static io::Async<void> serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream);
 
@@ -90,6 +93,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
 
   io::Loop& loop;
   GatewayOptions options;
+  std::shared_ptr<const SecretRules> secrets;  // null: there are none
   std::uint64_t revision = 1;
   std::unique_ptr<NameTable> names;
   Meter meter;

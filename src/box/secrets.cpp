@@ -1,0 +1,111 @@
+#include "box/secrets.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/fd.h"
+
+namespace caisson::box {
+namespace {
+
+// With the end of a line that an editor leaves, and one byte to see that there is more.
+constexpr std::size_t kMostRead = 4096 + 3;
+
+using policy::SecretSource;
+
+Result<SecretValue> read_value(int fd) {
+  std::array<char, kMostRead> bytes;
+  std::size_t size = 0;
+  SecretValue value;
+  Status status;
+  while (size < bytes.size()) {
+    const ssize_t count = ::read(fd, bytes.data() + size, bytes.size() - size);
+    if (count > 0) {
+      size += static_cast<std::size_t>(count);
+      continue;
+    }
+    if (count == 0) break;
+    if (errno == EINTR) continue;
+    pollfd ready{fd, POLLIN, 0};
+    if (errno == EAGAIN && ::poll(&ready, 1, -1) >= 0) continue;
+    status = fail_errno("read");
+    break;
+  }
+  std::string_view text(bytes.data(), size);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  value = SecretValue(text);
+  wipe(bytes.data(), bytes.size());
+  if (!status.has_value()) return fail(std::move(status).error());
+  return value;
+}
+
+Result<SecretValue> fetch(const SecretSource& source) {
+  switch (source.kind) {
+    case SecretSource::Kind::kEnv: {
+      const char* const value = ::getenv(source.text.c_str());
+      if (value == nullptr)
+        return fail(Error::not_found("the variable " + source.text + " is not set"));
+      return SecretValue(value);
+    }
+    case SecretSource::Kind::kFile: {
+      const Fd file(::open(source.text.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+      if (!file.valid()) return fail_errno("open " + source.text);
+      return read_value(file.get());
+    }
+    case SecretSource::Kind::kFd:
+      return read_value(source.descriptor);
+    case SecretSource::Kind::kCommand:
+      break;
+  }
+  return fail(Error(Code::kUnimplemented,
+                    "this version fetches no secret by a command; allowed are env, file and fd"));
+}
+
+}  // namespace
+
+Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy) {
+  std::vector<SecretValue> values;
+  for (const policy::SecretRule& rule : policy.secrets) {
+    const std::string name = "network.secrets." + rule.name;
+    if (rule.on_violation == policy::OnSecretViolation::kTerminate)
+      return fail(Error(Code::kUnimplemented, name + ".on_violation: found terminate, which this "
+                                                     "version does not do; allowed is block"));
+    auto value = fetch(rule.source);
+    if (!value.has_value()) return fail(std::move(value).error().with(name));
+    values.push_back(std::move(*value));
+  }
+  return values;
+}
+
+void add_placeholders(std::vector<std::string>& environment, const policy::NetworkPolicy& policy,
+                      const std::vector<std::string>& placeholders) {
+  for (std::size_t i = 0; i < policy.secrets.size(); ++i) {
+    if (policy.secrets[i].env.empty()) continue;
+    const std::string begin = policy.secrets[i].env + "=";
+    std::erase_if(environment,
+                  [&](const std::string& setting) { return setting.starts_with(begin); });
+    environment.push_back(begin + placeholders[i]);
+  }
+}
+
+Status check_variables(const policy::NetworkPolicy& policy,
+                       const std::map<std::string, std::string>& env) {
+  for (const policy::SecretRule& rule : policy.secrets) {
+    if (rule.env.empty() || !env.contains(rule.env)) continue;
+    return fail(Error::invalid("env." + rule.env + ": found a value beside network.secrets." +
+                               rule.name +
+                               ", whose placeholder stands there; allowed is one of "
+                               "the two"));
+  }
+  return {};
+}
+
+}  // namespace caisson::box

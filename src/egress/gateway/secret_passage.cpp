@@ -1,0 +1,133 @@
+#include "egress/gateway/secret_passage.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace caisson::egress {
+namespace {
+
+int status_of(SecretFault fault) {
+  switch (fault) {
+    case SecretFault::kNoValue:
+      return 503;
+    case SecretFault::kMalformed:
+      return 400;
+    case SecretFault::kEncodedBody:
+      return 415;
+    default:
+      return 403;
+  }
+}
+
+SecretRefusal refusal_of(const SecretViolation& violation) {
+  return {.status = status_of(violation.fault),
+          .reason = "secret_" + std::string(to_string(violation.fault)),
+          .sentence = violation.sentence(),
+          .uses = {{.secret = violation.secret, .where = violation.where}}};
+}
+
+}  // namespace
+
+SecretPassage::SecretPassage(std::shared_ptr<const SecretRules> rules, policy::Host host,
+                             Channel channel)
+    : rules_(std::move(rules)), host_(std::move(host)), channel_(channel) {}
+
+bool SecretPassage::is_served() const {
+  return std::ranges::any_of(rules_->all(),
+                             [&](const Secret& secret) { return secret.serves(host_); });
+}
+
+Error SecretPassage::keep(SecretRefusal refusal) {
+  Error error(Code::kPermissionDenied, refusal.sentence);
+  refusal_ = std::move(refusal);
+  return error;
+}
+
+std::optional<SecretRefusal> SecretPassage::admit(const http::RequestHead& head, bool upgrades) {
+  if (is_served()) {
+    scrub_.emplace(rules_);
+    if (upgrades)
+      return SecretRefusal{.reason = "secret_websocket",
+                           .sentence =
+                               "a host that gets a secret gets no WebSocket, in whose "
+                               "frames the secret would come back unseen"};
+  }
+  const auto need = body_need(*rules_, host_, head);
+  if (!need.has_value()) return refusal_of(need.error());
+  need_ = *need;
+  if (need_ == BodyNeed::kCheckDecoded)
+    return SecretRefusal{.status = 415,
+                         .reason = "secret_encoded_body",
+                         .sentence =
+                             "the body has a Content-Encoding, which could hide a secret's "
+                             "placeholder; allowed is one without"};
+  return std::nullopt;
+}
+
+std::optional<SecretRefusal> SecretPassage::collected(std::string bytes, Read read) {
+  whole_ = read == Read::kAll;
+  // prepare() looks for what is in it.
+  if (whole_ && need_ == BodyNeed::kWhole) {
+    body_ = std::move(bytes);
+    return std::nullopt;
+  }
+  check_.emplace(rules_, host_, channel_);
+  auto passed = check_->feed(bytes);
+  if (!passed.has_value()) return refusal_of(passed.error());
+  body_ = std::move(*passed);
+  if (!whole_) return std::nullopt;
+  auto rest = check_->finish();
+  if (!rest.has_value()) return refusal_of(rest.error());
+  body_ += *rest;
+  return std::nullopt;
+}
+
+std::optional<SecretRefusal> SecretPassage::prepare(http::RequestHead& head) {
+  OutgoingRequest request{.host = host_, .channel = channel_, .head = head};
+  const bool with_body = whole_ && need_ == BodyNeed::kWhole;
+  if (with_body) request.body = std::move(body_);
+  auto prepared = prepare_request(*rules_, std::move(request));
+  if (!prepared.has_value()) return refusal_of(prepared.error());
+  head = std::move(prepared->head);
+  if (with_body) body_ = std::move(prepared->body).value_or("");
+  used_ = std::move(prepared->used);
+  // An answer that is compressed, or a part of one, could not be scrubbed.
+  if (scrub_) head.headers.set("Accept-Encoding", "identity").remove("Range").remove("If-Range");
+  return std::nullopt;
+}
+
+Result<std::string> SecretPassage::check_body(const std::string& piece) {
+  if (!check_) return piece;
+  auto passed = piece.empty() ? check_->finish() : check_->feed(piece);
+  if (!passed.has_value()) return fail(keep(refusal_of(passed.error())));
+  return std::move(*passed);
+}
+
+Status SecretPassage::answer_head(http::ResponseHead& head) {
+  if (!scrub_) return {};
+  if (AnswerScrub::is_encoded(head))
+    return fail(keep({.status = 502,
+                      .reason = "secret_encoded_answer",
+                      .sentence = "the server compresses its answer although that was not asked "
+                                  "for, and a secret could be in it"}));
+  auto clean = scrub_->head(head);
+  if (!clean.has_value())
+    return fail(keep({.status = 502,
+                      .reason = "secret_in_answer",
+                      .sentence = "the answer has a secret in a form that nothing can stand for"}));
+  head = std::move(*clean);
+  return {};
+}
+
+Result<std::string> SecretPassage::answer_body(const std::string& piece) {
+  if (!scrub_) return piece;
+  auto clean = piece.empty() ? scrub_->end() : scrub_->body(piece);
+  if (clean.has_value()) return std::move(*clean);
+  const std::string form = scrub_->cause() ? std::string(scrub_->cause()->form) : "another";
+  return fail(keep({.status = 502,
+                    .reason = "secret_in_answer",
+                    .sentence = "the answer has a secret in the form " + form +
+                                ", for which nothing can stand in its place"}));
+}
+
+}  // namespace caisson::egress

@@ -1,0 +1,76 @@
+// The secrets of a sandbox on their way through one request and its answer: what secrets/ decides,
+// in the order in which a gateway has the parts of a request.
+//
+// Before anything is sent: admit() (may this request go on at all), the body or its beginning
+// (collected()), prepare() (the head, and where a secret may be in the body that too). Then what
+// is left of the body passes check_body(), and the answer answer_head() and answer_body(). A host
+// that some secret serves is asked for answers that can be read, and gets no WebSocket, whose
+// frames nobody looks into. One object a request; lives as long as its passage.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "egress/secrets/scrub.h"
+#include "egress/secrets/substitute.h"
+#include "http/message.h"
+
+namespace caisson::egress {
+
+// Why a request, or its answer, does not go on.
+struct SecretRefusal {
+  int status = 403;
+  std::string reason;  // "secret_host", …
+  std::string sentence;
+  std::vector<SecretUse> uses;  // the secret and the place; its count is that of nothing
+};
+
+class SecretPassage {
+ public:
+  SecretPassage(std::shared_ptr<const SecretRules> rules, policy::Host host, Channel channel);
+
+  // By the head as the client sent it. Nothing: it may go on so far.
+  std::optional<SecretRefusal> admit(const http::RequestHead& head, bool upgrades);
+  // Whether the body has to be looked at; then as much of it as kMostWholeBody is to be read first.
+  bool wants_body() const { return need_ != BodyNeed::kNothing; }
+  // What was read of it, and whether that is all.
+  enum class Read : bool { kPart, kAll };
+  std::optional<SecretRefusal> collected(std::string bytes, Read read);
+  // The head with its secrets; what was collected is in body() then, as far as it may go on.
+  std::optional<SecretRefusal> prepare(http::RequestHead& head);
+  std::string take_body() { return std::move(body_); }
+
+  // The next piece of the body, behind what was collected; empty: it has ended. Error:
+  // permission_denied; refusal() says why.
+  Result<std::string> check_body(const std::string& piece);
+  // Error: aborted.
+  Status answer_head(http::ResponseHead& head);
+  Result<std::string> answer_body(const std::string& piece);
+
+  // Of an error of those three, for the record and for whoever asked.
+  const std::optional<SecretRefusal>& refusal() const { return refusal_; }
+  const std::vector<SecretUse>& used() const { return used_; }
+  // How often the answer had a value.
+  std::size_t scrubbed() const { return scrub_ ? scrub_->replaced() : 0; }
+
+ private:
+  bool is_served() const;
+  Error keep(SecretRefusal refusal);
+
+  std::shared_ptr<const SecretRules> rules_;
+  policy::Host host_;
+  Channel channel_;
+  BodyNeed need_ = BodyNeed::kNothing;
+  std::string body_;
+  bool whole_ = false;  // body_ is all of it
+  std::optional<LeakCheck> check_;
+  std::optional<AnswerScrub> scrub_;
+  std::vector<SecretUse> used_;
+  std::optional<SecretRefusal> refusal_;
+};
+
+}  // namespace caisson::egress

@@ -1,0 +1,157 @@
+#include "egress/gateway/secret_passage.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "egress/secrets/secrets_for_test.h"
+
+// In which order a gateway asks, and what it tells. What is found where: src/egress/secrets.
+namespace caisson::egress {
+namespace {
+
+using for_test::kPlaceholder;
+using for_test::kValue;
+using Read = SecretPassage::Read;
+
+SecretPassage passage_to(std::string_view host, std::vector<for_test::Place> in = {}) {
+  return SecretPassage(for_test::rules({for_test::entry(std::move(in))}), for_test::host(host),
+                       Channel::kVerifiedTls);
+}
+
+http::RequestHead post(std::string_view type, std::size_t size) {
+  http::RequestHead head{.method = "POST", .target = "/x"};
+  head.headers.add("Content-Type", type).add("Content-Length", std::to_string(size));
+  return head;
+}
+
+std::string reason_of(const std::optional<SecretRefusal>& refusal) {
+  return refusal ? std::to_string(refusal->status) + " " + refusal->reason : "none";
+}
+
+TEST(SecretPassage, PutsTheValueInAndAsksForAnAnswerThatCanBeRead) {
+  SecretPassage passage = passage_to("api.example.com");
+  http::RequestHead head{.method = "GET", .target = "/x"};
+  head.headers.add("Authorization", "Bearer " + std::string(kPlaceholder));
+  head.headers.add("Accept-Encoding", "gzip").add("Range", "bytes=1-").add("If-Range", "x");
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  EXPECT_FALSE(passage.wants_body());
+  EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+  EXPECT_EQ(head.headers.get("Authorization"), "Bearer " + std::string(kValue));
+  EXPECT_EQ(head.headers.get("Accept-Encoding"), "identity");
+  EXPECT_FALSE(head.headers.has("Range") || head.headers.has("If-Range"));
+  ASSERT_EQ(passage.used().size(), 1u);
+  EXPECT_EQ(passage.used()[0].where, "header:authorization");
+}
+
+TEST(SecretPassage, LeavesWhatGoesToOthersAsItIs) {
+  SecretPassage passage = passage_to("www.example.net");
+  http::RequestHead head{.method = "GET", .target = "/x"};
+  head.headers.add("Accept-Encoding", "gzip").add("Range", "bytes=1-");
+  EXPECT_EQ(reason_of(passage.admit(head, true)), "none");
+  EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+  EXPECT_EQ(head.headers.get("Accept-Encoding"), "gzip");
+  EXPECT_TRUE(head.headers.has("Range"));
+  http::ResponseHead answer{.status = 200};
+  answer.headers.add("Content-Encoding", "gzip");
+  EXPECT_TRUE(passage.answer_head(answer).has_value());
+  EXPECT_EQ(passage.answer_body("abc").value(), "abc");
+}
+
+TEST(SecretPassage, RefusesWithTheSecretAndThePlace) {
+  SecretPassage passage = passage_to("www.example.net");
+  http::RequestHead head{.method = "GET", .target = "/x"};
+  head.headers.add("Authorization", "Bearer " + std::string(kPlaceholder));
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  const auto refusal = passage.prepare(head);
+  EXPECT_EQ(reason_of(refusal), "403 secret_host");
+  ASSERT_EQ(refusal->uses.size(), 1u);
+  EXPECT_EQ(refusal->uses[0].secret, "gh");
+  EXPECT_EQ(refusal->uses[0].where, "header:authorization");
+  EXPECT_FALSE(refusal->sentence.contains(kPlaceholder));
+}
+
+TEST(SecretPassage, RefusesWhatCannotBeLookedInto) {
+  SecretPassage socket = passage_to("api.example.com");
+  EXPECT_EQ(reason_of(socket.admit({.method = "GET", .target = "/"}, true)),
+            "403 secret_websocket");
+  SecretPassage encoded = passage_to("www.example.net");
+  http::RequestHead head = post("text/plain", 5);
+  head.headers.add("Content-Encoding", "gzip");
+  EXPECT_EQ(reason_of(encoded.admit(head, false)), "415 secret_encoded_body");
+}
+
+TEST(SecretPassage, AWholeBodyGetsTheValueAndItsLength) {
+  SecretPassage passage = passage_to("api.example.com", {{for_test::PlaceKind::kJson, "/t", {}}});
+  const std::string body = "{\"t\":\"" + std::string(kPlaceholder) + "\"}";
+  http::RequestHead head = post("application/json", body.size());
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  EXPECT_TRUE(passage.wants_body());
+  EXPECT_EQ(reason_of(passage.collected(body, Read::kAll)), "none");
+  EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+  EXPECT_EQ(passage.take_body(), "{\"t\":\"" + std::string(kValue) + "\"}");
+  EXPECT_EQ(head.headers.get("Content-Length"), std::to_string(body.size()));
+}
+
+TEST(SecretPassage, ABodyIsLookedAtBeforeAndBehindWhatWasCollected) {
+  const std::string half(kPlaceholder.substr(0, 10)), rest(kPlaceholder.substr(10));
+  SecretPassage whole = passage_to("www.example.net");
+  EXPECT_EQ(reason_of(whole.admit(post("text/plain", 100), false)), "none");
+  EXPECT_EQ(reason_of(whole.collected("a" + half + rest, Read::kAll)), "403 secret_host");
+
+  SecretPassage split = passage_to("www.example.net");
+  EXPECT_EQ(reason_of(split.admit(post("text/plain", 100), false)), "none");
+  EXPECT_EQ(reason_of(split.collected("a" + half, Read::kPart)), "none");
+  EXPECT_EQ(split.take_body(), "a");
+  const auto piece = split.check_body(rest);
+  ASSERT_FALSE(piece.has_value());
+  EXPECT_EQ(reason_of(split.refusal()), "403 secret_host");
+
+  SecretPassage clean = passage_to("www.example.net");
+  EXPECT_EQ(reason_of(clean.admit(post("text/plain", 100), false)), "none");
+  EXPECT_EQ(reason_of(clean.collected("a" + half, Read::kPart)), "none");
+  std::string sent = clean.take_body();
+  sent += clean.check_body("b").value() + clean.check_body("").value();
+  EXPECT_EQ(sent, "a" + half + "b");
+}
+
+TEST(SecretPassage, AnswersHaveThePlaceholderOrAreBrokenOff) {
+  SecretPassage passage = passage_to("api.example.com");
+  http::RequestHead head{.method = "GET", .target = "/x"};
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+  http::ResponseHead answer{.status = 302, .reason = "Found"};
+  answer.headers.add("Location", "https://evil.example.org/?t=" + std::string(kValue));
+  EXPECT_TRUE(passage.answer_head(answer).has_value());
+  EXPECT_EQ(answer.headers.get("Location"),
+            "https://evil.example.org/?t=" + std::string(kPlaceholder));
+  std::string body = passage.answer_body("x" + std::string(kValue.substr(0, 12))).value();
+  EXPECT_EQ(body, "x");
+  body += passage.answer_body(std::string(kValue.substr(12)) + "y").value();
+  body += passage.answer_body("").value();
+  EXPECT_EQ(body, "x" + std::string(kPlaceholder) + "y");
+  EXPECT_EQ(passage.scrubbed(), 2u);
+
+  http::ResponseHead encoded{.status = 200};
+  encoded.headers.add("Content-Encoding", "gzip");
+  EXPECT_FALSE(passage.answer_head(encoded).has_value());
+  EXPECT_EQ(reason_of(passage.refusal()), "502 secret_encoded_answer");
+}
+
+TEST(SecretPassage, AnAnswerThatNothingCanStandInForIsBrokenOff) {
+  SecretPassage passage = passage_to("api.example.com");
+  http::RequestHead head{.method = "GET", .target = "/x"};
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  std::string wide;
+  for (const char c : kValue) wide += std::string(1, c) + '\0';
+  std::string out;
+  Result<std::string> piece = passage.answer_body(wide);
+  if (piece.has_value()) piece = passage.answer_body("");
+  EXPECT_FALSE(piece.has_value());
+  EXPECT_EQ(reason_of(passage.refusal()), "502 secret_in_answer");
+  EXPECT_TRUE(passage.refusal()->sentence.contains("in the form"));
+}
+
+}  // namespace
+}  // namespace caisson::egress
