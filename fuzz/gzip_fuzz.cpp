@@ -1,16 +1,16 @@
-// libraries: api
-// parser: src/api/e2b/gzip.cpp
+// libraries: http
+// parser: src/http/gzip.cpp
 //
 // Bodies that are gzip, and what a client says that it takes. However the bytes are cut, the same
 // comes out, or it is refused; what is compressed here is read as what it was.
-#include "api/e2b/gzip.h"
+#include "http/gzip.h"
 
 #include "base/error.h"
 
 namespace {
 
 using namespace caisson;  // NOLINT: a program of one file
-using namespace caisson::api::e2b;
+using namespace caisson::http;
 
 // A small body can become a large one; here it is enough to see its beginning.
 constexpr std::size_t kMost = 1 << 20;

@@ -278,6 +278,19 @@ print(websocket())
                 result = self.python(caller, "rules: [{hosts: [socket.example.com], ports: [9443], tls: inspect%s}]" % more, script)
                 self.assertEqual(result["stdout"].strip(), told, result)
 
+    def test_an_address_is_inspected_under_its_own_name(self):
+        script = f"""
+print(states(tls("{GOOD}", ask("GET /public/a", "{GOOD}", last))), states(tls("{GOOD}", ask("GET /public/b", "good.example.com", last))))
+context = ssl.create_default_context()
+with socket.create_connection(("{GOOD}", 443), 10) as raw:
+    try: context.wrap_socket(raw, server_hostname="good.example.com"); print("believed")
+    except ssl.SSLError as error: print(error.reason)
+"""
+        for caller in self.each_caller():
+            result = self.python(caller, f"rules: [{{hosts: [{GOOD}], http: [{{methods: [GET]}}]}}]", script)
+            self.assertEqual(result["stdout"].splitlines(), ["['200'] ['421']", "CERTIFICATE_VERIFY_FAILED"], result)
+            self.assertEqual(self.asked("good"), ["GET /public/a HTTP/1.1"])
+
     # ---- who answers ----
 
     def test_a_server_that_cannot_be_believed_is_sent_nothing(self):
@@ -419,6 +432,14 @@ grep -rl 'PRIVATE KEY' /run /etc 2>/dev/null; echo x > $SSL_CERT_FILE""", expect
         for caller in self.each_caller():
             result = self.run_in(caller, READ_ONLY, "sh", "-c", "echo $SSL_CERT_FILE $PIP_CERT", options=("-e", "SSL_CERT_FILE=/mine"))
             self.assertEqual(result["stdout"], "/mine /run/caisson/ca-certificates.crt\n", result)
+
+    def test_a_sandbox_that_outlives_its_maker_has_none_of_it_yet(self):
+        for caller in self.each_caller():
+            net = str(caller.write("net.yaml", READ_ONLY, 0o644))
+            done = caller.caisson("run", "-d", "--image", "host", "--net", net, "--", "sleep", "60")
+            self.assertEqual(done.returncode, 125, done)
+            self.assertIn("neither TLS that is inspected nor secrets", done.err)
+            self.assertEqual(caller.sandboxes_left(), [])
 
     def test_a_host_that_trusts_nobody_lets_no_sandbox_start(self):
         subprocess.run(["mount", "--bind", "/dev/null", BUNDLE], check=True)

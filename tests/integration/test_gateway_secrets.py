@@ -39,7 +39,7 @@ secrets:
     in: [{header: authorization}, {basic: any}, "query:key", "json:/token", "form:token"]
 """
 PYTHON = """
-import base64, http.client, json, os, sys, urllib.parse
+import base64, gzip, http.client, json, os, sys, urllib.parse
 token = os.environ["GH_TOKEN"]
 def request(host, path="/x", method="GET", body=None, headers={}, kind=http.client.HTTPSConnection):
     c = kind(host, timeout=20)
@@ -143,19 +143,21 @@ basic = base64.b64encode(f"me:{token}".encode()).decode()
 for answer in (request("api.example.com", headers={"Authorization": "Bearer " + token}), request("api.example.com", "/a?key=" + token + "&n=1"),
                request("api.example.com", "/quiet", headers={"Authorization": "Basic " + basic}),
                request("api.example.com", "/j", "POST", json.dumps({"token": token, "n": 1}), {"Content-Type": "application/json"}),
+               request("evil.example.org", "/p", "POST", gzip.compress(b"clean"), {"Content-Encoding": "gzip"}),
                request("api.example.com", "/f", "POST", "a=1&token=" + token, {"Content-Type": "application/x-www-form-urlencoded"})):
     print(answer[0], token in answer[1])
 """
         for caller in self.each_caller():
             result = self.python(caller, script)
-            self.assertEqual([line.split()[0] for line in result["stdout"].splitlines()], ["200"] * 5, result)
+            self.assertEqual([line.split()[0] for line in result["stdout"].splitlines()], ["200"] * 6, result)
             got = self.received("good")
             self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", got)
             self.assertIn(b"GET /a?key=" + VALUE.encode() + b"&n=1 HTTP/1.1", got)
             self.assertIn(base64.b64encode(b"me:" + VALUE.encode()), got)
             self.assertIn(json.dumps({"token": VALUE, "n": 1}).encode(), got)
             self.assertIn(b"a=1&token=" + VALUE.encode(), got)
-            self.assertEqual([(r["decision"], r["tls"], r.get("secrets")) for r in result["audit"]],
+            self.assertIn(gzip.compress(b"clean")[10:], self.received("evil"))
+            self.assertEqual([(r["decision"], r["tls"], r["secrets"]) for r in result["audit"] if "secrets" in r],
                              [("allow", "inspect", [{"name": "gh", "where": where, "n": 1}])
                               for where in ("header:authorization", "query:key", "basic:password", "json:/token", "form:token")])
 
@@ -192,7 +194,8 @@ print(why(request("api.example.com", headers=bearer, kind=http.client.HTTPConnec
 print(why(request("api.example.com", headers={"User-Agent": token})), why(request("api.example.com", "/" + token)))
 print(why(request("api.example.com", headers={"Authorization": token + " " + token})))
 print(why(request("api.example.com", "/p", "POST", json.dumps({"other": token}), {"Content-Type": "application/json"})))
-print(why(request("api.example.com", "/p", "POST", b"x", {"Content-Encoding": "gzip"})))
+print(why(request("api.example.com", "/p", "POST", b"x", {"Content-Encoding": "br"})))
+print(why(request("api.example.com", "/p", "POST", gzip.compress(token.encode()), {"Content-Encoding": "gzip"})))
 print(why(request("api.example.com", headers={**bearer, "Connection": "Upgrade", "Upgrade": "websocket"})))
 """
         for caller in self.each_caller():
@@ -202,7 +205,7 @@ print(why(request("api.example.com", headers={**bearer, "Connection": "Upgrade",
             self.assertEqual(result["stdout"].splitlines(), [
                 "(403, 'secret_host') (403, 'secret_host')", "(403, 'secret_host') (403, 'secret_host')", "(403, 'secret_host')",
                 "(403, 'secret_plaintext')", "(403, 'secret_place') (403, 'secret_place')", "(403, 'secret_occurrences')",
-                "(403, 'secret_place')", "(415, 'secret_encoded_body')", "(403, 'secret_websocket')"], result)
+                "(403, 'secret_place')", "(415, 'secret_encoded_body')", "(415, 'secret_encoded_body')", "(403, 'secret_websocket')"], result)
             for name in self.servers:
                 self.assertEqual(self.received(name), b"", name)
             self.assertEqual({(r["kind"], r["decision"]) for r in result["audit"]}, {("secret_violation", "deny")})

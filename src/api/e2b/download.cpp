@@ -2,8 +2,8 @@
 #include <chrono>
 
 #include "api/e2b/files.h"
-#include "api/e2b/gzip.h"
 #include "api/e2b/path.h"
+#include "http/gzip.h"
 
 namespace caisson::api::e2b {
 
@@ -101,8 +101,8 @@ io::Async<Result<std::string>> Download::next() {
 io::Async<Status> Download::run() {
   const auto range_header =
       request_.header("If-Range").has_value() ? std::nullopt : request_.header("Range");
-  const Coding coding = coding_for(request_.header("Accept-Encoding"));
-  if (coding == Coding::kNone) {
+  const http::Coding coding = http::coding_for(request_.header("Accept-Encoding"));
+  if (coding == http::Coding::kNone) {
     co_return co_await answer_error(request_.exchange, 406,
                                     "Accept-Encoding allows neither gzip nor the plain file");
   }
@@ -129,7 +129,7 @@ io::Async<Status> Download::run() {
     if (!first.empty()) co_return co_await answer_unsized(std::move(first));
     co_return co_await answer_plain(0);
   }
-  if (coding == Coding::kGzip) co_return co_await answer_gzip();
+  if (coding == http::Coding::kGzip) co_return co_await answer_gzip();
   co_return co_await answer_plain(status_.size);
 }
 
@@ -177,7 +177,7 @@ io::Async<Status> Download::answer_gzip() {
   http::ResponseHead answer = head();
   answer.headers.add("Content-Encoding", "gzip");
   CO_TRY(co_await request_.exchange.begin(std::move(answer)));
-  Gzip gzip;
+  http::Gzip gzip;
   for (;;) {
     CO_TRY_ASSIGN(const std::string bytes, co_await next());
     const std::string packed = bytes.empty() ? gzip.finish() : gzip.feed(bytes);

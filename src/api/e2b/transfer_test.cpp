@@ -1,9 +1,9 @@
 // /files and ports, over a guest that a script plays.
 #include "api/e2b/data_plane_for_test.h"
-#include "api/e2b/gzip.h"
 #include "api/e2b/port_proxy.h"
 #include "api/e2b/signature.h"
 #include "api/e2b/wire.h"
+#include "http/gzip.h"
 
 namespace caisson::api::e2b {
 namespace {
@@ -88,7 +88,7 @@ TEST_F(Files, CompressedWhereThatIsAskedFor) {
   });
   const auto answer = ask("GET", "/files?path=/a", {{"Accept-Encoding", "gzip"}});
   EXPECT_EQ(answer->headers.get("Content-Encoding"), "gzip");
-  Gunzip gunzip;
+  http::Gunzip gunzip;
   gunzip.feed(answer->answer);
   EXPECT_EQ(gunzip.next().value(), "hello");
   EXPECT_EQ(ask("GET", "/files?path=/a", {{"Accept-Encoding", "identity;q=0"}})->status, 406);
@@ -193,7 +193,7 @@ TEST_F(Files, APlainUploadWithMetadataAndGzip) {
     tell_user(at);
     taken = take_file(at, "/a");
   });
-  Gzip gzip;
+  http::Gzip gzip;
   std::string body = gzip.feed("hello");
   body += gzip.finish();
   const auto answer = ask("POST", "/files?path=/a",

@@ -1,9 +1,9 @@
 #include <set>
 
 #include "api/e2b/files.h"
-#include "api/e2b/gzip.h"
 #include "api/e2b/multipart.h"
 #include "api/e2b/path.h"
+#include "http/gzip.h"
 
 namespace caisson::api::e2b {
 
@@ -43,7 +43,7 @@ class Body {
 
  private:
   http::Exchange& exchange_;
-  std::optional<Gunzip> gunzip_;
+  std::optional<http::Gunzip> gunzip_;
   bool known_ = true;
 };
 

@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "http/text.h"
+
 namespace caisson::egress {
 namespace {
+
+// What a compressed body becomes is looked at without a bound so far, and then while it is no bomb.
+constexpr std::uint64_t kFreelyUnpacked = 16u << 20;
+constexpr std::uint64_t kMostRatio = 100;
 
 int status_of(SecretFault fault) {
   switch (fault) {
@@ -24,6 +30,12 @@ SecretRefusal refusal_of(const SecretViolation& violation) {
           .reason = "secret_" + std::string(to_string(violation.fault)),
           .sentence = violation.sentence(),
           .uses = {{.secret = violation.secret, .where = violation.where}}};
+}
+
+SecretRefusal encoded_body(std::string_view why) {
+  return {.status = 415,
+          .reason = "secret_encoded_body",
+          .sentence = "what is compressed could hide a secret's placeholder: " + std::string(why)};
 }
 
 }  // namespace
@@ -55,12 +67,40 @@ std::optional<SecretRefusal> SecretPassage::admit(const http::RequestHead& head,
   const auto need = body_need(*rules_, host_, head);
   if (!need.has_value()) return refusal_of(need.error());
   need_ = *need;
-  if (need_ == BodyNeed::kCheckDecoded)
-    return SecretRefusal{.status = 415,
-                         .reason = "secret_encoded_body",
-                         .sentence =
-                             "the body has a Content-Encoding, which could hide a secret's "
-                             "placeholder; allowed is one without"};
+  return need_ == BodyNeed::kCheckDecoded ? refuse_coding(head) : std::nullopt;
+}
+
+std::optional<SecretRefusal> SecretPassage::refuse_coding(const http::RequestHead& head) {
+  std::string codings;
+  for (const auto& [name, value] : head.headers.all()) {
+    if (http::same_name(name, "content-encoding"))
+      codings += (codings.empty() ? "" : ",") + std::string(http::trimmed(value));
+  }
+  if (http::same_name(codings, "gzip") || http::same_name(codings, "x-gzip")) {
+    gunzip_.emplace();
+    return std::nullopt;
+  }
+  return encoded_body("its Content-Encoding is not gzip alone");
+}
+
+std::optional<SecretRefusal> SecretPassage::look_into(const std::string& piece) {
+  packed_ += piece.size();
+  if (!piece.empty()) gunzip_->feed(piece);
+  while (!piece.empty()) {
+    const auto next = gunzip_->next();
+    if (!next.has_value()) return encoded_body(next.error().message());
+    if (!next->has_value()) break;
+    unpacked_ += (*next)->size();
+    if (unpacked_ > kFreelyUnpacked && unpacked_ / kMostRatio > packed_)
+      return encoded_body("it becomes more than a hundred times as long");
+    const auto passed = check_->feed(**next);
+    if (!passed.has_value()) return refusal_of(passed.error());
+  }
+  if (!piece.empty()) return std::nullopt;
+  if (const Status whole = gunzip_->finish(); packed_ > 0 && !whole.has_value())
+    return encoded_body(whole.error().message());
+  const auto rest = check_->finish();
+  if (!rest.has_value()) return refusal_of(rest.error());
   return std::nullopt;
 }
 
@@ -72,6 +112,12 @@ std::optional<SecretRefusal> SecretPassage::collected(std::string bytes, Read re
     return std::nullopt;
   }
   check_.emplace(rules_, host_, channel_);
+  if (gunzip_) {
+    body_ = std::move(bytes);
+    auto refusal = look_into(body_);
+    if (!refusal && whole_ && !body_.empty()) refusal = look_into("");
+    return refusal;
+  }
   auto passed = check_->feed(bytes);
   if (!passed.has_value()) return refusal_of(passed.error());
   body_ = std::move(*passed);
@@ -98,6 +144,11 @@ std::optional<SecretRefusal> SecretPassage::prepare(http::RequestHead& head) {
 
 Result<std::string> SecretPassage::check_body(const std::string& piece) {
   if (!check_) return piece;
+  if (gunzip_) {
+    auto refusal = look_into(piece);
+    if (refusal) return fail(keep(std::move(*refusal)));
+    return piece;
+  }
   auto passed = piece.empty() ? check_->finish() : check_->feed(piece);
   if (!passed.has_value()) return fail(keep(refusal_of(passed.error())));
   return std::move(*passed);

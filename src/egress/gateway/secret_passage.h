@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "egress/secrets/scrub.h"
 #include "egress/secrets/substitute.h"
+#include "http/gzip.h"
 #include "http/message.h"
 
 namespace caisson::egress {
@@ -33,7 +35,8 @@ class SecretPassage {
  public:
   SecretPassage(std::shared_ptr<const SecretRules> rules, policy::Host host, Channel channel);
 
-  // By the head as the client sent it. Nothing: it may go on so far.
+  // By the head as the client sent it. Nothing: it may go on so far. A body that is gzip is
+  // looked at as what it becomes, one in another coding is refused.
   std::optional<SecretRefusal> admit(const http::RequestHead& head, bool upgrades);
   // Whether the body has to be looked at; then as much of it as kMostWholeBody is to be read first.
   bool wants_body() const { return need_ != BodyNeed::kNothing; }
@@ -59,6 +62,9 @@ class SecretPassage {
 
  private:
   bool is_served() const;
+  std::optional<SecretRefusal> refuse_coding(const http::RequestHead& head);
+  // What a gzip body becomes; `piece` empty: it has ended.
+  std::optional<SecretRefusal> look_into(const std::string& piece);
   Error keep(SecretRefusal refusal);
 
   std::shared_ptr<const SecretRules> rules_;
@@ -68,6 +74,8 @@ class SecretPassage {
   std::string body_;
   bool whole_ = false;  // body_ is all of it
   std::optional<LeakCheck> check_;
+  std::optional<http::Gunzip> gunzip_;
+  std::uint64_t packed_ = 0, unpacked_ = 0;  // bytes of it
   std::optional<AnswerScrub> scrub_;
   std::vector<SecretUse> used_;
   std::optional<SecretRefusal> refusal_;

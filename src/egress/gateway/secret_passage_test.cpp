@@ -76,10 +76,56 @@ TEST(SecretPassage, RefusesWhatCannotBeLookedInto) {
   SecretPassage socket = passage_to("api.example.com");
   EXPECT_EQ(reason_of(socket.admit({.method = "GET", .target = "/"}, true)),
             "403 secret_websocket");
-  SecretPassage encoded = passage_to("www.example.net");
-  http::RequestHead head = post("text/plain", 5);
+  for (const char* coding : {"br", "gzip, gzip", "deflate", "zstd", ""}) {
+    SecretPassage encoded = passage_to("www.example.net");
+    http::RequestHead head = post("text/plain", 5);
+    head.headers.add("Content-Encoding", coding);
+    EXPECT_EQ(reason_of(encoded.admit(head, false)), "415 secret_encoded_body") << coding;
+  }
+}
+
+std::string zipped(std::string_view text) {
+  http::Gzip gzip;
+  std::string out = gzip.feed(text);
+  return out + gzip.finish();
+}
+
+// What becomes of a gzip body of which `first` bytes are read before anything is sent.
+std::string sent_of(const std::string& body, std::size_t first) {
+  SecretPassage passage = passage_to("www.example.net");
+  http::RequestHead head = post("text/plain", body.size());
   head.headers.add("Content-Encoding", "gzip");
-  EXPECT_EQ(reason_of(encoded.admit(head, false)), "415 secret_encoded_body");
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  const bool all = first >= body.size();
+  if (const auto refusal = passage.collected(body.substr(0, first), all ? Read::kAll : Read::kPart))
+    return reason_of(refusal);
+  std::string sent = passage.take_body();
+  if (all) return sent;
+  for (const std::string& piece : {body.substr(first), std::string()}) {
+    const auto passed = passage.check_body(piece);
+    if (!passed.has_value()) return reason_of(passage.refusal());
+    sent += *passed;
+  }
+  return sent;
+}
+
+TEST(SecretPassage, LooksIntoWhatIsGzip) {
+  const std::string clean = zipped("some text"),
+                    leak = zipped("some " + std::string(kPlaceholder) + " text");
+  for (const std::size_t first : {5uz, 1000uz}) {
+    EXPECT_EQ(sent_of(clean, first), clean);
+    EXPECT_EQ(sent_of(leak, first), "403 secret_host");
+    EXPECT_EQ(sent_of(clean.substr(0, clean.size() - 3), first), "415 secret_encoded_body");
+    EXPECT_EQ(sent_of(clean + "garbage", first), "415 secret_encoded_body");
+  }
+  EXPECT_EQ(sent_of("no gzip at all", 1000), "415 secret_encoded_body");
+  EXPECT_EQ(sent_of("", 1000), "");
+}
+
+TEST(SecretPassage, ABombIsNoBody) {
+  EXPECT_EQ(sent_of(zipped(std::string(20u << 20, 'x')), 1u << 20), "415 secret_encoded_body");
+  const std::string large = zipped(std::string(8u << 20, 'x'));
+  EXPECT_EQ(sent_of(large, 1u << 20), large);
 }
 
 TEST(SecretPassage, AWholeBodyGetsTheValueAndItsLength) {

@@ -1,10 +1,10 @@
-#include "api/e2b/gzip.h"
+#include "http/gzip.h"
 
 #include <zlib.h>
 
 #include <cctype>
 
-namespace caisson::api::e2b {
+namespace caisson::http {
 
 namespace {
 
@@ -145,4 +145,4 @@ Coding coding_for(std::optional<std::string_view> accept_encoding) {
   return gzip.value_or(false) && !others ? Coding::kGzip : Coding::kIdentity;
 }
 
-}  // namespace caisson::api::e2b
+}  // namespace caisson::http

@@ -1,8 +1,8 @@
-#include "api/e2b/gzip.h"
+#include "http/gzip.h"
 
 #include <gtest/gtest.h>
 
-namespace caisson::api::e2b {
+namespace caisson::http {
 namespace {
 
 std::string zipped(std::string_view text) {
@@ -91,4 +91,4 @@ TEST(GzipAsked, OnlyWhereNothingElseWouldDo) {
 }
 
 }  // namespace
-}  // namespace caisson::api::e2b
+}  // namespace caisson::http

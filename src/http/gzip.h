@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace caisson::api::e2b {
+namespace caisson::http {
 
 inline constexpr std::size_t kGzipPiece = 64 * 1024;
 
@@ -62,4 +62,4 @@ enum class Coding : std::uint8_t { kIdentity, kGzip, kNone };
 // on a local network. kNone: neither gzip nor the plain bytes are acceptable.
 Coding coding_for(std::optional<std::string_view> accept_encoding);
 
-}  // namespace caisson::api::e2b
+}  // namespace caisson::http
