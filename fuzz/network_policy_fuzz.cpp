@@ -55,7 +55,14 @@ void check_requests(const NetworkPolicy& policy, const CompiledNetwork& compiled
         const NetworkDecision decision = compiled.request(host, port, post);
         check_decision(policy, decision);
         VERIFY(!to_string(decision.reason).empty());
+        const CompiledNetwork::Request opened{.method = "GET", .path = path, .tls = true};
+        check_decision(policy, compiled.request(host, port, opened));
       }
+      const NetworkDecision tls = compiled.connection(host, port, ConnectionKind::kTls);
+      VERIFY(!tls.inspect || (tls.allowed && inspects(policy)));
+      // A secret's host is never passed on unseen, but where a rule says any bytes.
+      if (tls.allowed && compiled.serves_secret(host))
+        VERIFY(tls.inspect || compiled.raw_connection(host, port).allowed);
       check_decision(policy, compiled.connection(host, port, ConnectionKind::kOther));
       // What is let through unseen could be any request.
       if (compiled.raw_connection(host, port).allowed)

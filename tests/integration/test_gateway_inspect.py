@@ -21,6 +21,7 @@ import unittest
 import frame  # noqa: F401  (its paths)
 
 import harness
+import images
 import internet_lab
 from internet_lab import Server
 
@@ -150,7 +151,8 @@ class Stage(unittest.TestCase):
         audit = pathlib.Path(caller.home) / "audit.jsonl"
         audit.unlink(missing_ok=True)
         net = str(caller.write("net.yaml", policy, 0o644))
-        done = caller.caisson("run", "--json", "--image", "host", "--audit", str(audit), "--net", net, *options, "--", *command)
+        image = () if "--image" in options else ("--image", "host")
+        done = caller.caisson("run", "--json", *image, "--audit", str(audit), "--net", net, *options, "--", *command)
         result = json.loads(done.out)
         self.assertEqual(done.returncode, expect, done)
         records = [json.loads(line) for line in audit.read_text().splitlines()] if audit.exists() else []
@@ -421,6 +423,33 @@ grep -rl 'PRIVATE KEY' /run /etc 2>/dev/null; echo x > $SSL_CERT_FILE""", expect
             self.assertEqual(len(seen), 2)
             left = subprocess.run(["grep", "-rl", "PRIVATE KEY", caller.home, caller.run, caller.folder / "state"], capture_output=True)
             self.assertEqual(left.stdout, b"")
+
+    def test_an_images_own_authorities_stay_beside_the_sandboxs(self):
+        deb, fedora, alpine = "etc/ssl/certs/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/cert.pem"
+        show = 'for f in /run/caisson/ca-certificates.crt %s; do echo "$f $(cat $f | cut -c1-27 | tr "\\n" "|" | cut -c1-44)"; done'
+        cases = {
+            "debian": ({deb: images.file("the image's roots\n"), alpine: images.link("certs/ca-certificates.crt")}, [deb, alpine], "the image's roots|"),
+            "fedora": ({"etc/pki/extracted.pem": images.file("roots without an end"), fedora: images.link("/etc/pki/extracted.pem")}, [fedora],
+                       "roots without an end|"),
+            # Nothing that is a bundle: the host's stand in, and nothing of the image is touched.
+            "none": ({}, [], "-----BEGIN CERTIFICATE-----|"),
+            "odd": ({deb: images.directory(), alpine: images.link("/nowhere"), fedora: images.link("ca-bundle.crt"), "run": images.link("/var/run"),
+                     "var/run": images.directory()}, [], "-----BEGIN CERTIFICATE-----|"),
+        }
+        for caller in self.each_caller():
+            for name, (entries, paths, first) in cases.items():
+                with self.subTest(image=name):
+                    images.import_rootfs(caller, name, images.rootfs(caller.folder / f"{name}.tar", entries, (*images.TOOLS, "cut", "tr", "tail", "wc")))
+                    result = self.run_in(caller, READ_ONLY, "sh", "-c", show % " ".join("/" + p for p in paths), options=("--image", name))
+                    for path, line in zip(["run/caisson/ca-certificates.crt", *paths], result["stdout"].splitlines(), strict=True):
+                        self.assertTrue(line.startswith(f"/{path} {first}"), (line, result))
+                    result = self.run_in(caller, READ_ONLY, "sh", "-c", "tail -n 1 $SSL_CERT_FILE; echo x > $SSL_CERT_FILE", options=("--image", name), expect=1)
+                    self.assertEqual(result["stdout"], "-----END CERTIFICATE-----\n", result)
+                    # The image is what it was.
+                    plain = self.run_in(caller, "rules: [{hosts: [good.example.com]}]", "sh", "-c", "ls /run; cat /etc/*/*.pem /etc/*/*/*.crt 2>&1; true",
+                                        options=("--image", name))
+                    self.assertNotIn("CERTIFICATE", plain["stdout"])
+                    self.assertNotIn("caisson", plain["stdout"])
 
     def test_without_rules_that_inspect_nothing_is_delivered(self):
         for caller in self.each_caller():
