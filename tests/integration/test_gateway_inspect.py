@@ -388,6 +388,18 @@ print(states(tls("good.example.com", ask("GET /public/a", "good.example.com", la
                 with self.subTest(program=name):
                     result = self.run_in(caller, READ_ONLY, "sh", "-c", program)
                     self.assertEqual(result["stdout"], "GET /public/x close\n", result)
+            if shutil.which("java"):
+                source = caller.write("Get.java", '''
+class Get {
+  public static void main(String[] a) throws Exception {
+    System.out.print(new String(new java.net.URL(a[0]).openStream().readAllBytes()));
+  }
+}''', 0o644)
+                for store in ("", "-Djavax.net.ssl.trustStore=/run/caisson/cacerts -Djavax.net.ssl.trustStorePassword=changeit"):
+                    with self.subTest(program="java", store=store):
+                        result = self.run_in(caller, READ_ONLY, "sh", "-c", f"java {store} /mnt/Get.java https://good.example.com/public/x",
+                                             options=("--ro", f"{source}:/mnt/Get.java", "--memory", "1GiB"))
+                        self.assertEqual(result["stdout"], "GET /public/x close\n", result)
             # Trust was added, and verifying not switched off.
             result = self.run_in(caller, "rules: [{hosts: [good.example.com], tls: inspect}, {hosts: [self.example.com]}]",
                                  "sh", "-c", "curl -sS https://self.example.com/; echo $?")

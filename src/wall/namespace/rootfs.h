@@ -8,6 +8,7 @@
 // resolved twice.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -70,7 +71,11 @@ class RootBuilder {
   // Where the plan has an authority: what the image trusts and it, as one file of our own, which
   // lies over the image's bundles too. In trust.cpp.
   Status put_trust();
-  Result<Fd> make_trust_file();
+  struct TrustFiles {
+    Fd pem, java;
+  };
+  Result<TrustFiles> make_trust_files();
+  Status lay_over(int ours_fd, std::span<const char* const> paths);
   Status bind_grants();
 
   // Walks `path` inside the new root, making missing directories; the last one is returned.

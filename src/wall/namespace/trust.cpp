@@ -1,15 +1,19 @@
 // Whom the programs of a sandbox trust besides the authorities of its image: whoever opens their
-// TLS for the policy. One file of ours holds all of them. It has a name of its own, for the
-// variables that many runtimes read, and lies over the bundle that the image has, for the others.
+// TLS for the policy. One file of ours holds all of them, another one the same for Java. Each has a
+// name of its own, for the variables that many runtimes read, and lies over the bundle that the
+// image has, for the others.
 // What the image and the layer hold stays as it was.
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <span>
 #include <string>
+#include <utility>
 
 #include "base/kernel_abi.h"
 #include "base/sys.h"
+#include "wall/namespace/java_trust.h"
 #include "wall/namespace/layer.h"
 #include "wall/namespace/rootfs.h"
 
@@ -21,6 +25,8 @@ namespace {
 constexpr const char* kBundles[] = {"etc/ssl/certs/ca-certificates.crt",
                                     "etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/ca-bundle.pem",
                                     "etc/ssl/cert.pem"};
+// The same for Java, in a form of its own.
+constexpr const char* kJavaBundles[] = {"etc/ssl/certs/java/cacerts", "etc/pki/java/cacerts"};
 constexpr std::size_t kMostBundle = 4u << 20;
 constexpr std::uint64_t kBarred =
     MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
@@ -63,7 +69,17 @@ bool is_same(int one_fd, int other_fd) {
 
 }  // namespace
 
-Result<Fd> RootBuilder::make_trust_file() {
+// The file of ours over every one of these that the image has.
+Status RootBuilder::lay_over(int ours_fd, std::span<const char* const> paths) {
+  for (const char* path : paths) {
+    TRY_ASSIGN(const Fd bundle, open_bundle(root_.get(), path, O_PATH));
+    if (!bundle.valid() || is_same(bundle.get(), ours_fd)) continue;
+    TRY(bind(ours_fd, bundle.get(), "", kBarred));
+  }
+  return {};
+}
+
+Result<RootBuilder::TrustFiles> RootBuilder::make_trust_files() {
   TRY_ASSIGN(std::string trusted, bundle_of(root_.get()));
   // Else whoever reads our file would believe no server whose TLS is not opened.
   if (trusted.empty()) {
@@ -77,18 +93,22 @@ Result<Fd> RootBuilder::make_trust_file() {
   TRY_ASSIGN(
       const Fd made,
       sys::make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
-  TRY(write_new(made.get(), "trust", trusted, 0444));
+  TRY(write_new(made.get(), "pem", trusted, 0444));
+  TRY_ASSIGN(const std::string store, java_trust_store(trusted));
+  TRY(write_new(made.get(), "java", store, 0444));
   if (::mkdirat(layer_.get(), ".trust", 0755) != 0) return fail_errno("mkdir .trust");
   TRY(sys::move_mount(made.get(), layer_.get(), ".trust"));
-  Fd file(::openat(made.get(), "trust", O_PATH | O_CLOEXEC | O_NOFOLLOW));
-  if (!file.valid()) return fail_errno("open of what is to be trusted");
-  return file;
+  TrustFiles files;
+  files.pem = Fd(::openat(made.get(), "pem", O_PATH | O_CLOEXEC | O_NOFOLLOW));
+  files.java = Fd(::openat(made.get(), "java", O_PATH | O_CLOEXEC | O_NOFOLLOW));
+  if (!files.pem.valid() || !files.java.valid()) return fail_errno("open of what is to be trusted");
+  return files;
 }
 
 Status RootBuilder::put_trust() {
   if (plan_.authority.empty()) return {};
   auto put = [&]() -> Status {
-    TRY_ASSIGN(const Fd trust, make_trust_file());
+    TRY_ASSIGN(const TrustFiles files, make_trust_files());
     TRY_ASSIGN(const Fd run, sys::openat2(root_.get(), "run", O_PATH | O_DIRECTORY, 0, kInside));
     if (::mkdirat(run.get(), "caisson", 0755) == 0) {
       TRY(own(run.get(), "caisson", 0, 0));
@@ -97,15 +117,14 @@ Status RootBuilder::put_trust() {
     }
     TRY_ASSIGN(const Fd folder, sys::openat2(run.get(), "caisson", O_PATH | O_DIRECTORY, 0,
                                              RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
-    const std::string name = std::string(kTrustFile).substr(sizeof("/run/caisson/") - 1);
-    TRY(write_new(folder.get(), name.c_str(), "", 0444));
-    TRY(bind(trust.get(), folder.get(), name, kBarred));
-    for (const char* path : kBundles) {
-      TRY_ASSIGN(const Fd bundle, open_bundle(root_.get(), path, O_PATH));
-      if (!bundle.valid() || is_same(bundle.get(), trust.get())) continue;
-      TRY(bind(trust.get(), bundle.get(), "", kBarred));
+    const std::string pem = std::string(kTrustFile).substr(sizeof("/run/caisson/") - 1);
+    for (const auto& [name, file] :
+         {std::pair(pem, files.pem.get()), std::pair(std::string("cacerts"), files.java.get())}) {
+      TRY(write_new(folder.get(), name.c_str(), "", 0444));
+      TRY(bind(file, folder.get(), name, kBarred));
     }
-    return {};
+    TRY(lay_over(files.pem.get(), kBundles));
+    return lay_over(files.java.get(), kJavaBundles);
   };
   auto status = put();
   if (status.has_value()) return {};
