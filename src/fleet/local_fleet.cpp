@@ -239,6 +239,7 @@ io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
   const auto sandbox = entry->sandbox;
   if (sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
+  CO_TRY(check_served(network));
   std::string text = served_network(std::move(network));
   CO_TRY(co_await sandbox->set_network(text, std::move(fields)));
   sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");

@@ -158,7 +158,10 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     from.recipe = merge_limits(usual, from.recipe, std::move(*asked));
     from.limits = Limits::kAsked;
   }
-  if (wanted.network.has_value()) from.recipe.network = served_network(std::move(*wanted.network));
+  if (wanted.network.has_value()) {
+    CO_TRY(check_served(*wanted.network));
+    from.recipe.network = served_network(std::move(*wanted.network));
+  }
   CO_TRY(check_network(from.recipe.network));
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY(check_privileges(quota, from.recipe));

@@ -450,6 +450,11 @@ TEST_F(LocalFleetTest, ANetworkIsSetWhereTheSandboxWasMadeWithAnother) {
     EXPECT_EQ((*closed)->view().network, R"({"a":1})");
     EXPECT_EQ(test.kept_.at(id).recipe.network, test.made_network_);
     EXPECT_EQ(test.kept_.at(id).view.network, R"({"a":1})");
+    policy::NetworkPolicy secret = open;
+    secret.secrets = {{.name = "gh", .hosts = {"a.example.com"}}};
+    const Status refused = co_await fleet.set_network("team", id, secret, "{}");
+    EXPECT_THAT(refused.error().message(), testing::HasSubstr("network.secrets: found"));
+    EXPECT_EQ((*closed)->view().network, R"({"a":1})");
     const Status others = co_await fleet.set_network("other", id, open, "{}");
     EXPECT_EQ(others.error().code(), Code::kNotFound);
   });
@@ -465,6 +470,11 @@ TEST_F(LocalFleetTest, ANetworkThatCannotBeSetLeavesNothing) {
     EXPECT_FALSE(made.has_value());
     EXPECT_EQ(test.host_.asked("box000000000").back(), ControlOperation::kShutdown);
     EXPECT_TRUE(test.kept_.empty());
+    // Nor is one that no gateway of a server can go by.
+    wanted.network->rules = {{.hosts = {"a.example.com"}, .tls = policy::TlsMode::kInspect}};
+    const auto inspecting = co_await fleet.create("team", wanted);
+    EXPECT_THAT(inspecting.error().message(), testing::HasSubstr("network.rules: found"));
+    wanted.network->rules.clear();
     // One that is too long is no reason to make any.
     for (int rule = 0; rule < 512; ++rule)
       wanted.network->rules.push_back({.hosts = {std::string(60, 'a') + ".example.com",

@@ -3,9 +3,21 @@
 #include <utility>
 
 #include "launcher/gateway_protocol.h"
+#include "policy/complain.h"
 #include "policy/network_document.h"
+#include "policy/network_policy.h"
 
 namespace caisson::fleet {
+
+Status check_served(const policy::NetworkPolicy& policy) {
+  if (!policy.secrets.empty())
+    return fail(policy::wrong("network.secrets", "secrets",
+                              "none: a sandbox of a server has no secrets in this version"));
+  if (!policy::inspects(policy)) return {};
+  return fail(policy::wrong(
+      "network.rules", "a rule that inspects TLS (tls: inspect, or http and websocket without tls)",
+      "tls: splice or plaintext: a server's sandboxes have no other in this version"));
+}
 
 std::string served_network(policy::NetworkPolicy policy) {
   policy.floor = policy::Floor::kFixed;

@@ -11,6 +11,9 @@
 
 namespace caisson::fleet {
 
+// Error: invalid_argument for what a sandbox that outlives its maker has not: TLS that is
+// inspected, and secrets, whose sources would be this host's variables and files besides.
+Status check_served(const policy::NetworkPolicy& policy);
 // For Recipe::network, with a fixed floor.
 std::string served_network(policy::NetworkPolicy policy);
 // Error: invalid_argument where a Recipe::network is too long for a sandbox's socket.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "fleet/network.h"
 #include "maker/recipe.h"
 #include "policy/complain.h"
 #include "policy/document.h"
@@ -37,6 +38,7 @@ Result<Recipe> lay_over(const Recipe& recipe, std::string_view spec) {
   TRY_ASSIGN(const policy::SpecValues usual, maker::values_of(recipe, kUsualLayer));
   TRY_ASSIGN(policy::SpecValues values, policy::parse_spec(spec, policy::Format::kJson, usual));
   TRY(refuse_what_is_not_served(values));
+  if (values.network.has_value()) TRY(check_served(*values.network));
   // What is not the Internet's is this host's, or its neighbours'.
   if (values.network.has_value()) values.network->floor = policy::Floor::kFixed;
   TRY_ASSIGN(const SandboxSpec valid, SandboxSpec::validate(std::move(values)));
