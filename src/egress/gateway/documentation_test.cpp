@@ -15,6 +15,7 @@
 #include "egress/audit_chain.h"
 #include "egress/gateway/audit.h"
 #include "egress/reasons.h"
+#include "egress/secrets/substitute.h"
 #include "policy/network_document.h"
 #include "policy/network_policy.h"
 
@@ -84,6 +85,24 @@ rules:
   EXPECT_THAT(std::set<std::string>(documented.begin(), documented.end()), ContainerEq(keys));
 }
 
+TEST(NetworkDocumentation, HasEveryKeyOfASecret) {
+  const auto policy = policy::parse_network_policy(R"(
+rules: [{hosts: [a.example.com]}]
+secrets:
+  a: {env: A, source: {env: A}, hosts: [a.example.com], in: [path], passthrough: [b.example.com]}
+  b: {source: {env: A}, hosts: [a.example.com], inject: {header: x-key}}
+)",
+                                                   policy::Format::kYaml);
+  ASSERT_TRUE(policy.has_value()) << policy.error().message();
+  std::set<std::string> keys;
+  const json::Value tree = policy::network_tree(*policy);
+  for (const json::Member& secret : *tree.find("secrets")->as_object()) {
+    for (const json::Member& member : *secret.value.as_object()) keys.insert(member.key);
+  }
+  const Words documented = first_column("secrets");
+  EXPECT_THAT(std::set<std::string>(documented.begin(), documented.end()), ContainerEq(keys));
+}
+
 TEST(NetworkDocumentation, HasEveryReason) {
   std::string expected;
   for (const Reason& reason : reasons())
@@ -97,6 +116,9 @@ TEST(NetworkDocumentation, EveryReasonOfThePolicyHasAMeaning) {
        reason = static_cast<policy::NetworkReason>(static_cast<int>(reason) + 1))
     EXPECT_EQ(reasons()[index++].word, policy::to_string(reason));
   EXPECT_EQ(meaning_of("floor"), reasons()[index - 1].meaning);
+  for (auto fault = SecretFault::kRevoked; fault <= SecretFault::kTwice;
+       fault = static_cast<SecretFault>(static_cast<int>(fault) + 1))
+    EXPECT_NE(meaning_of("secret_" + std::string(to_string(fault))), "") << to_string(fault);
   EXPECT_EQ(meaning_of("no such reason"), "");
 }
 
@@ -132,7 +154,10 @@ TEST(NetworkDocumentation, HasEveryFieldOfARecord) {
                            .bytes_up = 1,
                            .bytes_down = 1,
                            .time = std::chrono::milliseconds(1),
+                           .tls = "inspect",
                            .hides_name = true,
+                           .secrets = {{"a", "a", 1}},
+                           .scrubbed = 1,
                            .detail = "a"};
   AuditChain chain(AuditHead{}, "torn");
   chain.lose();

@@ -12,6 +12,9 @@ namespace {
 constexpr std::uint64_t kFreelyUnpacked = 16u << 20;
 constexpr std::uint64_t kMostRatio = 100;
 
+// Of a reason: which of the engine's it is stands behind it (reasons.h).
+constexpr std::string_view kBeforeFaults = "secret_";
+
 int status_of(SecretFault fault) {
   switch (fault) {
     case SecretFault::kNoValue:
@@ -27,7 +30,7 @@ int status_of(SecretFault fault) {
 
 SecretRefusal refusal_of(const SecretViolation& violation) {
   return {.status = status_of(violation.fault),
-          .reason = "secret_" + std::string(to_string(violation.fault)),
+          .reason = std::string(kBeforeFaults).append(to_string(violation.fault)),
           .sentence = violation.sentence(),
           .uses = {{.secret = violation.secret, .where = violation.where}}};
 }
