@@ -90,6 +90,7 @@ class FakeFleet final : public fleet::Fleet {
     view.started = start();
     view.end = start() + std::chrono::seconds(300);
     view.memory_mib = 512;
+    view.has_network = true;
     view.disk_mib = 1024;
     view.access_token = "token-of-" + id;
     auto served = std::make_shared<FakeServed>(team, std::move(view));

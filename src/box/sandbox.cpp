@@ -304,6 +304,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   plan.egress = options.egress_listener ? 1 : 0;
   if (networked || options.gateway == CreateOptions::Gateway::kYes)
     plan.network = wall::PlanNetwork::kGateway;
+  if (networked && spec->network->floor == policy::Floor::kFixed) plan.fixed_floor = 1;
   Fd audit;
   if (outlives && plan.network == wall::PlanNetwork::kGateway && options.audit_fd >= 0) {
     TRY_ASSIGN(audit, box::records_file(options.audit_fd));

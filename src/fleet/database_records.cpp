@@ -130,6 +130,7 @@ Result<Record> record_of(const db::SandboxRow& row) {
   view.disk_mib = row.disk >> 20;
   view.metadata = row.metadata;
   view.network = row.network;
+  view.has_network = !record.recipe.network.empty();
   TRY_ASSIGN(const bool pauses, truth(lifecycle, "pauses"));
   view.on_timeout = pauses ? NewSandbox::OnTimeout::kPause : NewSandbox::OnTimeout::kKill;
   TRY_ASSIGN(const bool files, truth(lifecycle, "keepsFiles"));

@@ -73,7 +73,8 @@ struct SandboxView {
   Keep paused_keeps = Keep::kMemory;  // of a paused one: what its pause kept
   bool public_traffic = true;
   std::string mask_request_host;
-  std::string network = "{}";  // as the API words it through which it was set last
+  std::string network = "{}";  // as E2B's API worded it; "{}": it was set by another, or not at all
+  bool has_network = false;    // it was made with a gateway
   std::string access_token;    // empty: none is asked for
   std::string traffic_token;   // empty: none is asked for
 };
@@ -192,7 +193,7 @@ class Fleet {
   virtual io::Async<Result<bool>> connect(std::string team, std::string id,
                                           std::chrono::seconds timeout, Resume how) = 0;
   // From now on this may leave a running sandbox (NewSandbox::network). Errors: also those of
-  // Sandbox::set_network(), and unimplemented where it was made without a gateway.
+  // Sandbox::set_network().
   virtual io::Async<Status> set_network(std::string team, std::string id,
                                         policy::NetworkPolicy network, std::string fields) = 0;
   // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing

@@ -241,12 +241,27 @@ io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   CO_TRY(check_served(network));
   std::string text = served_network(std::move(network));
-  CO_TRY(co_await sandbox->set_network(text, std::move(fields)));
-  sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");
+  CO_TRY(check_network(text));
+  // What cannot be written down is not done.
+  Record wanted = entry->record;
+  wanted.view = sandbox->view();
+  wanted.view.network = fields;
+  wanted.recipe.network = text;
+  CO_TRY(state->records->check(wanted));
+  CO_TRY(co_await state->records->put(std::move(wanted)));
+  const Status set = co_await sandbox->set_network(text, std::move(fields));
   auto* changed = state->find(team, id);
-  if (changed == nullptr) co_return fail(no_sandbox(id));
-  changed->record.recipe.network = std::move(text);
-  co_return co_await state->save(id);
+  if (changed == nullptr) {
+    std::ignore = co_await state->records->remove(id);
+    co_return fail(no_sandbox(id));
+  }
+  if (set.has_value()) {
+    changed->record.recipe.network = std::move(text);
+    sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");
+  }
+  // Others may have written meanwhile what held before.
+  const Status saved = co_await state->save(id);
+  co_return set.has_value() ? saved : set;
 }
 
 io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seconds from_now,

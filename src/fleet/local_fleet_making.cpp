@@ -139,6 +139,7 @@ Record LocalFleet::State::record_of(std::string team, const Template& from, NewS
   view.public_traffic = wanted.public_traffic;
   view.mask_request_host = std::move(wanted.mask_request_host);
   view.network = std::move(wanted.network_fields);
+  view.has_network = !from.recipe.network.empty();
   return record;
 }
 
@@ -162,6 +163,9 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     CO_TRY(check_served(*wanted.network));
     from.recipe.network = served_network(std::move(*wanted.network));
   }
+  // One that is made with a gateway says so, also where nothing may leave.
+  if (!options.made_network.empty() && from.recipe.network.empty())
+    from.recipe.network = served_network({});
   CO_TRY(check_network(from.recipe.network));
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY(check_privileges(quota, from.recipe));
@@ -222,14 +226,19 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   const Entry* entry = find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));
   const auto sandbox = entry->sandbox;
-  const Record record = entry->record;
-  const SandboxView view = sandbox->view();
+  Record record = entry->record;
+  SandboxView view = sandbox->view();
   auto work = [on = &host, host_id = sandbox->host_id(), image = record.image] {
     return on->take_snapshot(host_id, image);
   };
   const io::Turns::Turn turn = co_await io::Turns::take(options.image_turns, record.team);
   CO_TRY_ASSIGN(std::string image, co_await sandbox->with_state_kept(std::move(work)));
   Likeness found;
+  // What it may reach may have been changed while its files were read.
+  const Entry* now = find(team, id);
+  if (now == nullptr) co_return fail(no_sandbox(id));
+  record.recipe.network = now->record.recipe.network;
+  view.network = now->sandbox->view().network;
   found.like = {.id = view.template_id,
                 .alias = view.alias,
                 .recipe = record.recipe,

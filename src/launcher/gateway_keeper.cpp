@@ -1,5 +1,6 @@
 #include "launcher/gateway_keeper.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,6 +51,18 @@ void drop_waiting(int socket) {
   }
 }
 
+enum class Listens : bool { kNo, kYes };
+
+bool is_socket(const Fd& fd, int type, Listens listens) {
+  const auto option = [&](int name) {
+    int value = -1;
+    socklen_t size = sizeof value;
+    return ::getsockopt(fd.get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+  };
+  return option(SO_TYPE) == type && option(SO_DOMAIN) == AF_INET6 &&
+         option(SO_ACCEPTCONN) == (listens == Listens::kYes ? 1 : 0);
+}
+
 bool comes_within(int fd, int milliseconds) {
   pollfd entry{fd, POLLIN, 0};
   return TEMP_FAILURE_RETRY(::poll(&entry, 1, milliseconds)) > 0;
@@ -57,8 +70,21 @@ bool comes_within(int fd, int milliseconds) {
 
 }  // namespace
 
-void GatewayKeeper::hold(wall::Gateway sockets) {
+Status GatewayKeeper::hold(wall::Gateway sockets) {
+  if (sockets_.valid()) return fail(Error::invalid("a second gateway"));
+  const bool whole = is_socket(sockets.tcp, SOCK_STREAM, Listens::kYes) &&
+                     is_socket(sockets.dns_tcp, SOCK_STREAM, Listens::kYes) &&
+                     is_socket(sockets.dns_udp, SOCK_DGRAM, Listens::kNo);
+  if (!whole) return fail(Error::invalid("a gateway of other sockets"));
   sockets_ = std::move(sockets);
+  stop_waiting();
+  return {};
+}
+
+// Whoever has had the sockets may have left them so that they wait.
+void GatewayKeeper::stop_waiting() const {
+  for (const Fd* socket : {&sockets_.tcp, &sockets_.dns_udp, &sockets_.dns_tcp})
+    (void)::fcntl(socket->get(), F_SETFL, O_NONBLOCK);
 }
 
 Status GatewayKeeper::set_policy(std::string policy) {
@@ -132,7 +158,11 @@ Status GatewayKeeper::start() {
   TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
   TRY_ASSIGN(const Fd policy, file_of(policy_));
   control_ = std::move(pair.ours);
-  TRY(child_.start(program, {program, std::to_string(::getpid())}, std::array{pair.theirs.get()}));
+  // Who does not read must not hold us.
+  if (::fcntl(control_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno("fcntl F_SETFL");
+  std::vector<std::string> arguments = {program, std::to_string(::getpid())};
+  if (floor_ == Floor::kFixed) arguments.emplace_back(kGatewayFixedFloor);
+  TRY(child_.start(program, arguments, std::array{pair.theirs.get()}));
   std::vector<int> files = {policy.get()};
   if (audit_.valid()) files.push_back(audit_.get());
   TRY(sys::send_message(control_.get(), sandbox_, files));
@@ -144,6 +174,7 @@ Status GatewayKeeper::start() {
 void GatewayKeeper::lose() {
   control_.reset();
   (void)child_.end();
+  stop_waiting();
   lost_at_us_ = sys::monotonic_us();
 }
 

@@ -27,14 +27,16 @@ class GatewayKeeper {
  public:
   // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
   // nowhere.
-  GatewayKeeper(std::string sandbox, Fd audit)
-      : sandbox_(std::move(sandbox)), audit_(std::move(audit)) {}
+  // `floor`: kFixed holds whatever a policy says.
+  enum class Floor : bool { kAsPolicySays, kFixed };
+  GatewayKeeper(std::string sandbox, Fd audit, Floor floor)
+      : sandbox_(std::move(sandbox)), audit_(std::move(audit)), floor_(floor) {}
   ~GatewayKeeper() { end(); }
   GatewayKeeper(const GatewayKeeper&) = delete;
   GatewayKeeper& operator=(const GatewayKeeper&) = delete;
 
-  // Once.
-  void hold(wall::Gateway sockets);
+  // Once. Error: invalid_argument where they are not what a gateway has.
+  Status hold(wall::Gateway sockets);
   // From now on this policy holds: JSON that whoever sends it has checked. Where a gateway runs,
   // returns when it has answered, some seconds at most; one that does not is ended. Errors:
   // failed_precondition (there are no sockets), resource_exhausted (longer than kMostLivePolicy),
@@ -57,9 +59,11 @@ class GatewayKeeper {
   void lose();            // the gateway has ended, or is to
   void refuse_waiting();  // whatever waits at the sockets
   Status await_update();
+  void stop_waiting() const;
 
   std::string sandbox_;
   Fd audit_;
+  Floor floor_;
   wall::Gateway sockets_;
   std::string policy_;  // empty: nothing has been set
   Fd control_;

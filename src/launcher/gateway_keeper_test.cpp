@@ -1,8 +1,10 @@
 #include "launcher/gateway_keeper.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "launcher/gateway_protocol.h"
 
@@ -29,7 +31,7 @@ Fd connected_to(const Fd& listener) {
 }
 
 struct Scene {
-  GatewayKeeper keeper{"abcdefgh", Fd()};
+  GatewayKeeper keeper{"abcdefgh", Fd(), GatewayKeeper::Floor::kFixed};
   int tcp = -1;
 
   Scene() {
@@ -38,7 +40,7 @@ struct Scene {
                           .dns_tcp = bound(SOCK_STREAM),
                           .namespace_fd = Fd()};
     tcp = sockets.tcp.get();
-    keeper.hold(std::move(sockets));
+    EXPECT_TRUE(keeper.hold(std::move(sockets)).has_value());
   }
   // One turn of a loop, which does not wait.
   void turn() {
@@ -49,15 +51,38 @@ struct Scene {
 };
 
 TEST(GatewayKeeper, HasNothingToPollForWithoutSockets) {
-  const GatewayKeeper keeper("abcdefgh", Fd());
+  const GatewayKeeper keeper("abcdefgh", Fd(), GatewayKeeper::Floor::kFixed);
   for (const pollfd& entry : keeper.entries()) EXPECT_EQ(entry.fd, -1);
 }
 
 TEST(GatewayKeeper, APolicyNeedsAGateway) {
-  GatewayKeeper keeper("abcdefgh", Fd());
+  GatewayKeeper keeper("abcdefgh", Fd(), GatewayKeeper::Floor::kFixed);
   const Status set = keeper.set_policy("{}");
   ASSERT_FALSE(set.has_value());
   EXPECT_EQ(set.error().code(), Code::kFailedPrecondition);
+}
+
+wall::Gateway sockets_of(int tcp, int dns_udp, int dns_tcp) {
+  return {
+      .tcp = bound(tcp), .dns_udp = bound(dns_udp), .dns_tcp = bound(dns_tcp), .namespace_fd = {}};
+}
+
+TEST(GatewayKeeper, TakesOneGatewayAndNothingElse) {
+  GatewayKeeper keeper("abcdefgh", Fd(), GatewayKeeper::Floor::kFixed);
+  EXPECT_FALSE(keeper.hold(sockets_of(SOCK_DGRAM, SOCK_DGRAM, SOCK_STREAM)).has_value());
+  EXPECT_FALSE(keeper.hold(sockets_of(SOCK_STREAM, SOCK_STREAM, SOCK_STREAM)).has_value());
+  wall::Gateway pipes = sockets_of(SOCK_STREAM, SOCK_DGRAM, SOCK_STREAM);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd held(ends[1]);
+  pipes.tcp = Fd(ends[0]);
+  EXPECT_FALSE(keeper.hold(std::move(pipes)).has_value());
+  wall::Gateway good = sockets_of(SOCK_STREAM, SOCK_DGRAM, SOCK_STREAM);
+  const int listener = good.tcp.get();
+  ASSERT_EQ(::fcntl(listener, F_SETFL, 0), 0);
+  EXPECT_TRUE(keeper.hold(std::move(good)).has_value());
+  EXPECT_NE(::fcntl(listener, F_GETFL) & O_NONBLOCK, 0) << "nobody waits for it";
+  EXPECT_FALSE(keeper.hold(sockets_of(SOCK_STREAM, SOCK_DGRAM, SOCK_STREAM)).has_value());
 }
 
 TEST(GatewayKeeper, APolicyIsBounded) {

@@ -14,6 +14,8 @@
 namespace caisson::launcher {
 
 inline constexpr int kGatewayControlFd = 3;
+// Its second argument, behind who started it: every policy's floor is fixed.
+inline constexpr const char* kGatewayFixedFloor = "fixed-floor";
 
 inline constexpr char kGatewaySecret = 'V';
 inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp

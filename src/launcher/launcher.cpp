@@ -152,7 +152,8 @@ Status ask_network(int broker_fd, std::string_view policy) {
     return fail(Error::exhausted("the network policy is too long"));
   TRY(sys::send_message(broker_fd, kNetworkRequest + std::string(policy), {}));
   TRY_ASSIGN(const sys::Message answer, sys::recv_message(broker_fd, kMaxAnswer));
-  if (answer.bytes.size() <= 1) return {};
+  if (answer.bytes == std::string_view(&kNetworkRequest, 1)) return {};
+  if (answer.bytes.empty()) return fail(Error::unavailable("the launcher has ended"));
   return fail(Error(static_cast<Code>(answer.bytes[0]), answer.bytes.substr(1)));
 }
 
@@ -252,11 +253,10 @@ Status ask_network(int broker_fd, std::string_view policy) {
 
 Status hold_gateway(std::vector<Fd> descriptors, GatewayKeeper& gateway) {
   if (descriptors.size() != 4) return fail(Error::invalid("a gateway without its sockets"));
-  gateway.hold({.tcp = std::move(descriptors[0]),
-                .dns_udp = std::move(descriptors[1]),
-                .dns_tcp = std::move(descriptors[2]),
-                .namespace_fd = std::move(descriptors[3])});
-  return {};
+  return gateway.hold({.tcp = std::move(descriptors[0]),
+                       .dns_udp = std::move(descriptors[1]),
+                       .dns_tcp = std::move(descriptors[2]),
+                       .namespace_fd = std::move(descriptors[3])});
 }
 
 Status answer_network(int broker_fd, std::string_view policy, GatewayKeeper& gateway) {
@@ -270,11 +270,12 @@ Status answer_network(int broker_fd, std::string_view policy, GatewayKeeper& gat
 }
 
 // One request of the supervisor: its own, or its box's.
-Status serve(int broker_fd, wall::Prepared& prepared, Registration& registration,
-             GatewayKeeper& gateway) {
+Status serve(int broker_fd, const wall::Plan& plan, wall::Prepared& prepared,
+             Registration& registration, GatewayKeeper& gateway) {
   TRY_ASSIGN(sys::Message message, sys::recv_message(broker_fd, kMostRequest));
   if (message.bytes.empty()) return fail(Error::unavailable("the supervisor closed"));
-  if (message.bytes.starts_with(kGatewayRequest))
+  // What the plan has not, nobody is given later by a supervisor that has read hostile bytes.
+  if (message.bytes.starts_with(kGatewayRequest) && has_keeper(plan))
     return hold_gateway(std::move(message.descriptors), gateway);
   if (message.bytes.starts_with(kNetworkRequest))
     return answer_network(broker_fd, std::string_view(message.bytes).substr(1), gateway);
@@ -295,8 +296,9 @@ int ms_until(std::uint64_t time_us) {
 
 // Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does
 // not (something stopped it) is killed. Whether it came to its own end.
-bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared& prepared,
-                  Registration& registration, GatewayKeeper& gateway, int control_fd) {
+bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, const wall::Plan& plan,
+                  wall::Prepared& prepared, Registration& registration, GatewayKeeper& gateway,
+                  int control_fd) {
   constexpr std::size_t kOwn = 3;
   pollfd entries[kOwn + GatewayKeeper::kEntries] = {
       {supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
@@ -315,7 +317,7 @@ bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, wall::Prepared
       (void)sys::pidfd_kill(supervisor_fd, SIGKILL);
       break;
     }
-    if (entries[1].revents != 0 && !serve(broker.get(), prepared, registration, gateway)) {
+    if (entries[1].revents != 0 && !serve(broker.get(), plan, prepared, registration, gateway)) {
       broker.reset();  // the supervisor sees that and ends
       entries[1].fd = -1;
     }
@@ -450,12 +452,14 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
   request->close_named();
   auto handle = sys::pidfd_open(supervisor);
-  GatewayKeeper gateway(request->plan.id, request->take_audit());
+  GatewayKeeper gateway(request->plan.id, request->take_audit(),
+                        request->plan.fixed_floor != 0 ? GatewayKeeper::Floor::kFixed
+                                                       : GatewayKeeper::Floor::kAsPolicySays);
   bool orderly = false;
   if (handle) {
     orderly =
-        wait_for_end(supervisor, handle->get(), std::move(broker_here), **prepared, *registration,
-                     gateway, request->plan.life != Life::kOwner ? -1 : control_fd);
+        wait_for_end(supervisor, handle->get(), std::move(broker_here), request->plan, **prepared,
+                     *registration, gateway, request->plan.life != Life::kOwner ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);

@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 9;
+constexpr std::uint16_t kVersion = 10;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -157,6 +157,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.keep_layer, "keep_layer");
   archive.number(plan.egress, "egress");
   archive.network(plan.network, "network");
+  archive.number(plan.fixed_floor, "fixed_floor");
   archive.number(plan.audit, "audit");
   archive.number(plan.audit_fd, "audit_fd");
   archive.text(plan.authority, "authority");
@@ -251,6 +252,7 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   // The host image has no overlay.
   reader.below(plan.keep_layer, plan.image == PlanImage::kHost ? 1 : 2, "keep_layer");
   reader.below(plan.egress, 2, "egress");
+  reader.below(plan.fixed_floor, 2, "fixed_floor");
   reader.below(plan.audit, 2, "audit");
   reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
   reader.below(plan.authority.size(),

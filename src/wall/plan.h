@@ -77,8 +77,9 @@ struct Plan {
   // in the sandbox's network namespace.
   std::uint8_t keep_layer = 0, egress = 0;
   PlanNetwork network = PlanNetwork::kNone;
-  std::uint8_t audit = 0;      // a gateway that the launcher keeps writes its records
-  std::uint32_t audit_fd = 0;  // index; there
+  std::uint8_t fixed_floor = 0;  // of such a gateway: nothing but the Internet, whatever it is told
+  std::uint8_t audit = 0;        // a gateway that the launcher keeps writes its records
+  std::uint32_t audit_fd = 0;    // index; there
   // A certificate, as PEM, that programs inside are to trust besides what the image has; empty:
   // none. Needs `network`.
   std::string authority;

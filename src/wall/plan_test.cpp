@@ -40,6 +40,7 @@ Plan full_plan() {
   plan.keep_layer = 1;
   plan.egress = 1;
   plan.network = PlanNetwork::kGateway;
+  plan.fixed_floor = 1;
   plan.audit = 1;
   plan.audit_fd = 3;
   plan.authority = "-----BEGIN CERTIFICATE-----\n";
@@ -99,6 +100,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->keep_layer, plan.keep_layer);
   EXPECT_EQ(decoded->egress, plan.egress);
   EXPECT_EQ(decoded->network, plan.network);
+  EXPECT_EQ(decoded->fixed_floor, plan.fixed_floor);
   EXPECT_EQ(decoded->audit, plan.audit);
   EXPECT_EQ(decoded->audit_fd, plan.audit_fd);
   EXPECT_EQ(decoded->authority, plan.authority);
@@ -262,6 +264,7 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.keep_layer = 2; }, "plan: keep_layer: found 2; allowed is 0 to 1"},
       {[](Plan& p) { p.egress = 2; }, "plan: egress: found 2"},
       {[](Plan& p) { p.network = static_cast<PlanNetwork>(2); }, "plan: network: found 2"},
+      {[](Plan& p) { p.fixed_floor = 2; }, "plan: fixed_floor: found 2"},
       {[](Plan& p) { p.audit = 2; }, "plan: audit: found 2"},
       {[](Plan& p) { p.audit_fd = 4; }, "plan: audit_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},

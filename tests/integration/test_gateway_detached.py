@@ -125,8 +125,21 @@ class Stage(test_gateway.Lab):
             with self.detached(caller, "allow:good.example.com") as sandbox:
                 self.assertEqual(self.inside(caller, sandbox, 'tls("good.example.com", 443, "good.example.com")'), "HTTP/1.0 200 OK")
                 os.kill(gateways()[0], signal.SIGSTOP)
-                self.assertEqual(self.apply(caller, sandbox, "deny").returncode, 0)
+                self.assertEqual(self.apply(caller, sandbox, "allow:evil.example.org").returncode, 0)
+                ask = 'tls("evil.example.org", 443, "evil.example.org")'
+                self.assertTrue(harness.wait_until(lambda: self.inside(caller, sandbox, ask) == "HTTP/1.0 200 OK", 20))
                 self.assertNotIn("200", self.inside(caller, sandbox, 'tls("good.example.com", 443, "good.example.com")'))
+
+    def test_a_connection_that_is_still_judged_is_judged_by_what_holds_then(self):
+        script = ('import socket, sys\ns = socket.create_connection(("good.example.com", 5432)); s.sendall(b"G"); print("begun", flush=True)\n'
+                  'sys.stdin.readline()\ntry: s.sendall(b"\\x01\\x02\\x03"); print(s.recv(9))\nexcept OSError as error: print(type(error).__name__)\n')
+        for caller in self.each_caller():
+            for then, end in (("deny", b"ConnectionResetError\n"), ("allow-public", b"b'welcome\\n'\n")):
+                with self.detached(caller, "allow-public") as sandbox:
+                    with caller.popen("exec", "-i", sandbox, "--", "python3", "-c", script, stdin=-1, stdout=-1) as process:
+                        self.assertEqual(process.stdout.readline(), b"begun\n")
+                        self.assertEqual(self.apply(caller, sandbox, then).returncode, 0)
+                        self.assertEqual(process.communicate(b"\n", timeout=30)[0], end)
 
     def test_what_cannot_be_applied_is_said(self):
         for caller in self.each_caller():

@@ -21,7 +21,8 @@ using policy::wrong;
 constexpr std::size_t kMostAddresses = 1024;
 constexpr std::size_t kMostHost = 253;  // of a name, by DNS
 constexpr std::size_t kMostRules = 10, kMostHeaders = 20, kMostHeaderValue = 8192;
-constexpr std::size_t kMostPieces = 4096;
+// More do not fit into a policy that can be changed while it holds.
+constexpr std::size_t kMostPieces = 2048;
 constexpr std::string_view kAllTraffic = "0.0.0.0/0";
 
 bool is_letter_or_digit(char c) {
@@ -144,9 +145,29 @@ Result<bool> parse_proxy(const Object& network) {
   return true;
 }
 
+// The first and the last address of an IPv4 block.
+std::pair<std::uint64_t, std::uint64_t> bounds_of(const policy::Cidr& block) {
+  std::uint64_t first = 0;
+  for (std::size_t at = 0; at < 4; ++at) first = first << 8 | block.network().bytes()[at];
+  return {first, first + (std::uint64_t{1} << (32 - block.bits())) - 1};
+}
+
+// Everything, in however many pieces it is said. Who denies all of IPv4 means IPv6 too, which E2B's
+// own sandboxes do not have.
 bool denies_all(const Network& network) {
-  return !network.internet ||
-         std::ranges::find(network.deny_out, kAllTraffic) != network.deny_out.end();
+  if (!network.internet) return true;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> blocks;
+  for (const std::string& entry : network.deny_out) {
+    const auto block = policy::Cidr::parse_around(entry);
+    if (block.has_value() && !block->network().is_v6()) blocks.push_back(bounds_of(*block));
+  }
+  std::ranges::sort(blocks);
+  std::uint64_t next = 0;
+  for (const auto& [first, last] : blocks) {
+    if (first > next) return false;
+    next = std::max(next, last + 1);
+  }
+  return next == std::uint64_t{1} << 32;
 }
 
 json::Value texts(const std::vector<std::string>& list) {
@@ -313,9 +334,11 @@ Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
   return made;
 }
 
-std::string network_fields(const Network& network) {
+std::string network_fields(const Network& network, const Egress& egress) {
+  const bool usual = network.allow_out.empty() && network.deny_out.empty();
+  const bool closed = usual && egress.usual == policy::NetworkDefault::kDeny;
   json::Value fields = json::Value::object();
-  fields.set("allowInternetAccess", network.internet);
+  fields.set("allowInternetAccess", network.internet && egress.exists && !closed);
   fields.set("allowOut", texts(network.allow_out));
   fields.set("denyOut", texts(network.deny_out));
   return json::serialize(fields);

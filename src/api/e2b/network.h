@@ -36,7 +36,7 @@ Result<Network> parse_network_update(const Object& body);
 Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                                                        const Egress& egress);
 // What was asked for, as view().network has it; and the members of a body that tell it again.
-std::string network_fields(const Network& network);
+std::string network_fields(const Network& network, const Egress& egress);
 void add_network(json::Value& body, const fleet::SandboxView& view);
 
 }  // namespace caisson::api::e2b

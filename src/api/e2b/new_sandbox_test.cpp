@@ -190,6 +190,16 @@ TEST(NewSandboxNetwork, AnAddressInsideABlockMeansTheBlock) {
   EXPECT_FALSE(Reach(R"("network":{"denyOut":["::ffff:8.8.8.8/112"]})")("8.8.1.1", 443));
 }
 
+TEST(NewSandboxNetwork, AllInPiecesIsAll) {
+  for (const char* pieces : {R"(["0.0.0.0/1","128.0.0.0/1"])", R"(["1.2.3.4/0"])",
+                             R"(["128.0.0.0/1","64.0.0.0/2","0.0.0.0/2","8.8.8.8"])"}) {
+    const Reach reach(R"("network":{"denyOut":)" + std::string(pieces) + "}");
+    EXPECT_FALSE(reach("1.1.1.1", 443)) << pieces;
+    EXPECT_FALSE(reach("[2606:4700::1]", 443)) << pieces;
+  }
+  EXPECT_TRUE(Reach(R"("network":{"denyOut":["128.0.0.0/1","0.0.0.0/2"]})")("64.1.1.1", 443));
+}
+
 TEST(NewSandboxNetwork, NothingLiftsTheFloor) {
   const Reach reach(
       R"("network":{"denyOut":["0.0.0.0/0"],"allowOut":["10.0.0.1","169.254.169.254","127.0.0.0/8"]})");

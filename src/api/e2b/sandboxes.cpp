@@ -138,11 +138,14 @@ io::Async<Result<Answer>> set_network(Call& call) {
   if (found->view().state == fleet::State::kPaused) {
     co_return fail(Error::precondition("sandbox " + policy::quote(id) + " is paused"));
   }
-  CO_TRY_ASSIGN(auto policy, policy_of(network, call.backend.egress));
+  // One of an earlier server has what it was made with.
+  Egress egress = call.backend.egress;
+  egress.exists = found->view().has_network;
+  CO_TRY_ASSIGN(auto policy, policy_of(network, egress));
   // A sandbox without any network has held all of it from its start.
   if (policy.has_value())
     CO_TRY(co_await call.backend.fleet.set_network(call.team, id, std::move(*policy),
-                                                   network_fields(network)));
+                                                   network_fields(network, egress)));
   co_return Answer::empty(204);
 }
 

@@ -149,11 +149,10 @@ io::Async<Result<Answer>> set_network(Call& call) {
   CO_TRY_ASSIGN(policy::NetworkPolicy network,
                 policy::parse_network_policy(json::serialize(value), policy::Format::kJson));
   CO_TRY_ASSIGN(const std::shared_ptr<fleet::Served> found, sandbox_of(call));
-  if (!call.backend.egress.exists)
-    co_return fail(Error::precondition("sandboxes have no network on this server's host"));
-  const std::string fields = found->view().network;
+  if (!found->view().has_network)
+    co_return fail(Error::precondition("the sandbox was made without a network"));
   CO_TRY(co_await call.backend.fleet.set_network(call.team, call.parameter(0), std::move(network),
-                                                 fields));
+                                                 "{}"));
   co_return shown(call);
 }
 

@@ -131,6 +131,8 @@ OpenConnection::OpenConnection(std::shared_ptr<State> state, MeteredStream& stre
     : state_(std::move(state)) {
   place_ = state_->open.insert(state_->open.end(),
                                {.stream = &stream, .still_allowed = std::move(still_allowed)});
+  // The policy may be another one than when this was decided: names were resolved meanwhile.
+  if (!place_->still_allowed(*state_->options.policy)) stream.end_for("policy_update");
 }
 
 OpenConnection::~OpenConnection() {

@@ -1,7 +1,7 @@
 // caisson-gateway: decides what leaves one sandbox; see gateway.h and
 // launcher/gateway_protocol.h.
 //
-//   caisson-gateway PARENT           its socket is descriptor 3; PARENT is who started it
+//   caisson-gateway PARENT [fixed-floor]     its socket is descriptor 3; PARENT is who started it
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -42,6 +42,7 @@ constexpr std::uint64_t kMostAudit = 1u << 30;
 
 struct Started {
   std::string sandbox;
+  bool fixed_floor = false;
   std::shared_ptr<const policy::CompiledNetwork> policy;
   GatewaySockets sockets;
   Fd audit, audit_reader;
@@ -54,8 +55,10 @@ void say(char kind, std::string_view text) {
   (void)sys::send_message(kGatewayControlFd, kind + std::string(text), {});
 }
 
-Result<std::shared_ptr<const policy::CompiledNetwork>> compiled(std::string_view json) {
-  TRY_ASSIGN(const policy::NetworkPolicy values, policy::parse_written_network_policy(json));
+// `fixed`: whoever started us holds the floor fixed, whatever is said here.
+Result<std::shared_ptr<const policy::CompiledNetwork>> compiled(std::string_view json, bool fixed) {
+  TRY_ASSIGN(policy::NetworkPolicy values, policy::parse_written_network_policy(json));
+  if (fixed) values.floor = policy::Floor::kFixed;
   return policy::CompiledNetwork::compile(values);
 }
 
@@ -87,14 +90,15 @@ Status receive_secrets(Started& started) {
   return {};
 }
 
-Result<Started> receive_start() {
+Result<Started> receive_start(bool fixed) {
   TRY_ASSIGN(sys::Message first, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (first.descriptors.empty() || first.descriptors.size() > 2)
     return fail(Error::internal("the start has not one or two descriptors"));
   Started started;
   started.sandbox = std::move(first.bytes);
+  started.fixed_floor = fixed;
   TRY_ASSIGN(const std::string text, sys::read_again(first.descriptors[0].get(), kMostPolicy));
-  TRY_ASSIGN(started.policy, compiled(text));
+  TRY_ASSIGN(started.policy, compiled(text, fixed));
   if (first.descriptors.size() > 1) {
     started.audit = std::move(first.descriptors[1]);
     TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
@@ -127,7 +131,8 @@ Status shut_in(const Started& started, int parent) {
 
 // Takes policies that are to hold from now on, until the other end of the control socket is shut
 // down or gone.
-io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gateway) {
+io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gateway,
+                              bool fixed_floor) {
   std::vector<char> order(kMostGatewayMessage);
   for (;;) {
     // Each read is one message, since the socket keeps them apart.
@@ -135,7 +140,7 @@ io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gate
     if (size.value_or(0) == 0) break;
     const std::string_view text(order.data(), *size);
     if (!text.starts_with(kGatewayUpdate)) break;
-    auto policy = compiled(text.substr(1));
+    auto policy = compiled(text.substr(1), fixed_floor);
     if (policy.has_value()) {
       gateway.update(std::move(*policy));
       say(kGatewayUpdated, "");
@@ -211,7 +216,7 @@ Status serve(Started started) {
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
   audit.write(AuditKind::kBegin, edge_line(AuditKind::kBegin, started.sandbox, 1, {}));
   say(kGatewayReady, "");
-  loop.spawn(follow_orders(loop, *control, *gateway));
+  loop.spawn(follow_orders(loop, *control, *gateway, started.fixed_floor));
   loop.run();
   // Connections that were open are recorded as they end.
   gateway->end();
@@ -226,8 +231,8 @@ Status serve(Started started) {
   return {};
 }
 
-Status run(int parent) {
-  TRY_ASSIGN(Started started, receive_start());
+Status run(int parent, bool fixed_floor) {
+  TRY_ASSIGN(Started started, receive_start(fixed_floor));
   TRY(shut_in(started, parent));
   return serve(std::move(started));
 }
@@ -236,13 +241,14 @@ Status run(int parent) {
 
 int main(int argc, char** argv) {
   int parent = 0;
-  const std::string_view number = argc == 2 ? argv[1] : "";
+  const bool fixed_floor = argc == 3 && std::string_view(argv[2]) == kGatewayFixedFloor;
+  const std::string_view number = argc == 2 || fixed_floor ? argv[1] : "";
   const auto parsed = std::from_chars(number.data(), number.data() + number.size(), parent);
   if (number.empty() || parsed.ec != std::errc() || parsed.ptr != number.data() + number.size()) {
     std::fputs("caisson-gateway: started by caisson alone\n", stderr);
     return kStatusOfOurError;
   }
-  const Status status = run(parent);
+  const Status status = run(parent, fixed_floor);
   if (status.has_value()) return 0;
   say(kGatewayFailed, status.error().message());
   return kStatusOfOurError;
