@@ -194,9 +194,9 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes[0] = 'X';
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(), HasSubstr("plan: magic: found"));
   bytes = encode(full_plan());
-  bytes[4] = 10;
+  bytes[4] = 99;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 10; allowed is 9"));
+              HasSubstr("plan: version: found 99; allowed is 10"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
