@@ -132,7 +132,7 @@ class Stage(test_gateway.Lab):
 
     def test_a_connection_that_is_still_judged_is_judged_by_what_holds_then(self):
         script = ('import socket, sys\ns = socket.create_connection(("good.example.com", 5432)); s.sendall(b"G"); print("begun", flush=True)\n'
-                  'sys.stdin.readline()\ntry: s.sendall(b"\\x01\\x02\\x03"); print(s.recv(9))\nexcept OSError as error: print(type(error).__name__)\n')
+                  'sys.stdin.readline()\ntry: s.sendall(b"\\x01\\x02\\x03"); print(s.recv(8))\nexcept OSError as error: print(type(error).__name__)\n')
         for caller in self.each_caller():
             for then, end in (("deny", b"ConnectionResetError\n"), ("allow-public", b"b'welcome\\n'\n")):
                 with self.detached(caller, "allow-public") as sandbox:

@@ -126,9 +126,9 @@ class Echo:
     def __init__(self, address, port):
         class EchoHandler(socketserver.BaseRequestHandler):
             def handle(self):
-                self.request.sendall(b"welcome\n")
                 # Whoever is reset is what some tests are about.
                 with contextlib.suppress(ConnectionError):
+                    self.request.sendall(b"welcome\n")
                     while data := self.request.recv(65536):
                         self.request.sendall(data)
 
