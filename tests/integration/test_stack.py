@@ -71,7 +71,8 @@ class Tree:
         tar.addfile(entry, io.BytesIO(text))
 
     def changes(self):
-        """Some fail, as they would for anybody who tries things. A pipe of an image has no special mode."""
+        """Some fail, as they would for anybody who tries things. A pipe of an image has no special mode; a copy to one
+        would wait for ever."""
         # An ordinary user could not look into a directory without `x` any more.
         modes = ["700", "1777", "4755"] + (["644"] if self.owners else [])
         lines = ["(cd /data"]
@@ -81,7 +82,7 @@ class Tree:
                 f"rm -rf {one}", f"rm -f {one}", f"rm -rf {one}; mkdir -p {one}", f"rm -rf {one}; mkdir -p {one}/fresh",
                 f"mkdir -p {one}", f"[ -p {one} ] || echo {number} > {one}", f"[ -p {one} ] || echo more >> {one}", f"ln {one} {other}", f"ln -s {one} {other}",
                 f"mv {one} {other}", f"[ -p {one} ] || chmod {self.random.choice(modes)} {one}", f"mkfifo {one}",
-                f"rm -rf {one}; echo file > {one}", f"touch -d '2001-02-03 04:05:06' {one}", f"cp -r {one} {other}",
+                f"rm -rf {one}; echo file > {one}", f"touch -d '2001-02-03 04:05:06' {one}", f"timeout 5 cp -r {one} {other}",
                 f"chown 7:65535 {one}" if self.owners else f"chmod 755 {one}"]))
         return "\n".join(lines) + "\n) > /dev/null 2>&1\n"
 
@@ -125,7 +126,7 @@ class Stack(unittest.TestCase):
                 entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, 10**9
                 tar.addfile(entry)
             tar.add(shutil.which("busybox"), "bin/busybox", filter=self.nobodys)
-            for tool in "sh find stat sha256sum readlink rm mkdir ln mkfifo chmod touch chown mv cp cat".split():
+            for tool in "sh find stat sha256sum readlink rm mkdir ln mkfifo chmod touch chown mv cp cat timeout".split():
                 entry = tarfile.TarInfo(f"bin/{tool}")
                 entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
                 tar.addfile(entry)
