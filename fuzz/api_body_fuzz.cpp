@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/proto.h"
 #include "fleet/recipe.h"
+#include "policy/network_policy.h"
 
 namespace {
 
@@ -49,12 +50,30 @@ void check_keys(const Object& object, int depth) {
   right(object.only({"a", "network"}));
 }
 
+void check_policy(const e2b::Network& asked, const policy::NetworkPolicy& made) {
+  VERIFY(policy::CompiledNetwork::compile(made).has_value());
+  // Without the Internet nothing is open that nobody named.
+  const bool named = !asked.allow_out.empty();
+  const bool open = made.unmatched == policy::NetworkDefault::kAllowPublic;
+  if (!asked.internet) VERIFY(named || (!open && made.rules.empty()));
+  for (const policy::NetworkRule& rule : made.rules)
+    VERIFY(named || rule.action == policy::RuleAction::kDeny);
+}
+
 void check_network(const Object& body) {
   for (const auto& network : {e2b::parse_network(body), e2b::parse_network_update(body)}) {
     if (!right(network)) continue;
-    const auto held = e2b::check_held(*network);
-    VERIFY(held.has_value() ==
-           (network->allow_out.empty() && !network->has_rules && !network->has_proxy));
+    const bool unheld = network->has_rules || network->has_proxy;
+    const auto none = e2b::policy_of(*network, {});
+    VERIFY(none.has_value() == (network->allow_out.empty() && !unheld));
+    VERIFY(!none.has_value() || !none->has_value());
+    const auto made = e2b::policy_of(*network, {.exists = true});
+    if (made.has_value()) {
+      VERIFY(!unheld && made->has_value());
+      check_policy(*network, **made);
+    } else {
+      VERIFY(made.error().code() == (unheld ? Code::kUnimplemented : Code::kInvalidArgument));
+    }
     VERIFY(network->mask_request_host.find_first_of("\r\n ") == std::string::npos);
   }
 }
