@@ -103,7 +103,13 @@ TEST(AuditEntry, OnlyWhatTheChainMakesIsARecord) {
             "torn_sha256: allowed is a SHA-256 beside torn");
   EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"before\":\"x\""), "before: allowed is a SHA-256");
   EXPECT_NE(refused("\"v\":1", "\"v\":1,\"v\":1"), "");
-  EXPECT_NE(refused("\"v\":1", "\"v\":1,\"x\":{\"y\":1}"), "");
+  EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"x\":{\"y\":1}"),
+            "x: allowed is a text, a number or a truth");
+  EXPECT_NE(refused("\"v\":1", "\"v\":1,\"secrets\":[{\"name\":[]}]"), "");
+  for (const char* uses : {"{}", "[1]"}) {
+    EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"secrets\":" + std::string(uses)),
+              "secrets: allowed is a list of the uses of secrets");
+  }
   EXPECT_NE(refused("\"seq\":1,", "\"seq\":1, "), "");
   EXPECT_NE(refused("\"tcp\"", "\"tcp"), "");
   EXPECT_NE(refused("\"}", "\"} "), "");

@@ -1,5 +1,6 @@
 #include "egress/audit_entry.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -15,7 +16,9 @@ namespace {
 constexpr std::string_view kHashKey = R"(,"hash":")";
 constexpr std::string_view kEnd = "\"}";
 constexpr std::size_t kHashDigits = 64;
-constexpr std::size_t kMostMembers = 64;
+// A record has a few dozen members, one of them a list of the secrets' uses.
+constexpr std::size_t kMostValues = 1024;
+constexpr std::size_t kMostDepth = 3;
 
 struct TextField {
   std::string_view key;
@@ -75,6 +78,29 @@ Status read_members(const json::Value& line, AuditEntry& entry) {
   return {};
 }
 
+bool is_plain(const json::Value& value) {
+  return value.as_object() == nullptr && value.as_array() == nullptr;
+}
+
+// Nothing has parts but the list of the secrets' uses, whose parts have none.
+Status check_parts(const json::Value& line) {
+  for (const json::Member& member : *line.as_object()) {
+    if (member.key != "secrets") {
+      if (!is_plain(member.value)) return fail(wrong(member.key, "a text, a number or a truth"));
+      continue;
+    }
+    const json::Value::Array* const uses = member.value.as_array();
+    const bool right = uses != nullptr && std::ranges::all_of(*uses, [](const json::Value& use) {
+                         return use.as_object() != nullptr &&
+                                std::ranges::all_of(*use.as_object(), [](const json::Member& part) {
+                                  return is_plain(part.value);
+                                });
+                       });
+    if (!right) return fail(wrong(member.key, "a list of the uses of secrets"));
+  }
+  return {};
+}
+
 Status check_members(const json::Value& line, AuditEntry& entry) {
   const json::Value* version = line.find("v");
   if (version == nullptr || *version != json::Value(1)) return fail(wrong("v", "1"));
@@ -128,11 +154,13 @@ Result<AuditEntry> parse_audit_line(std::string_view line) {
   if (line.size() <= tail || !line.ends_with(kEnd) ||
       line.substr(line.size() - tail, kHashKey.size()) != kHashKey)
     return fail(Error::invalid("found is no record; allowed is " + std::string(kAllowed)));
-  TRY_ASSIGN(const json::Value value,
-             json::parse(line, {.bytes = kMostAuditLine, .depth = 1, .values = kMostMembers}));
+  TRY_ASSIGN(
+      const json::Value value,
+      json::parse(line, {.bytes = kMostAuditLine, .depth = kMostDepth, .values = kMostValues}));
   if (value.as_object() == nullptr)
     return fail(Error::invalid("found is no object; allowed is " + std::string(kAllowed)));
   AuditEntry entry{.hashed = line.size() - tail};
+  TRY(check_parts(value));
   TRY(read_members(value, entry));
   TRY(check_members(value, entry));
   // The same digits as those at the end: no escape in them, and no second key of that name.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "egress/audit_chain.h"
+#include "egress/audit_entry.h"
 
 namespace caisson::egress {
 namespace {
@@ -56,6 +58,18 @@ TEST(Audit, AQueryIsNeverWritten) {
   const std::string line = audit_line(record, "sb1", 1, kTime);
   EXPECT_FALSE(line.contains("geheim"));
   EXPECT_EQ(text(line_of(record), "query_sha256").size(), 66u);
+}
+
+TEST(Audit, ARecordWithManySecretsIsReadAgain) {
+  AuditRecord record{.kind = AuditKind::kSecretViolation};
+  for (int use = 0; use < 64; ++use)
+    record.secrets.push_back({std::string(64, 'n'), "json:/" + std::string(200, 'p'), 1});
+  AuditChain chain({});
+  std::string line = chain.next(audit_line(record, "sb1", 1, kTime));
+  ASSERT_TRUE(line.ends_with("\n"));
+  line.pop_back();
+  const auto entry = parse_audit_line(line);
+  EXPECT_TRUE(entry.has_value()) << entry.error().message();
 }
 
 TEST(Audit, WhatASandboxChoseIsCutAndEscaped) {
