@@ -63,9 +63,10 @@ void check_policy(const e2b::Network& asked, const policy::NetworkPolicy& made) 
 void check_network(const Object& body) {
   for (const auto& network : {e2b::parse_network(body), e2b::parse_network_update(body)}) {
     if (!right(network)) continue;
-    const bool unheld = network->has_rules || network->has_proxy;
+    const bool unheld = network->has_proxy;
     const auto none = e2b::policy_of(*network, {});
-    VERIFY(none.has_value() == (network->allow_out.empty() && !unheld));
+    VERIFY(none.has_value() == (network->allow_out.empty() && network->headers.empty() && !unheld));
+    VERIFY(e2b::values_of(*network).size() <= network->headers.size());
     VERIFY(!none.has_value() || !none->has_value());
     const auto made = e2b::policy_of(*network, {.exists = true});
     if (made.has_value()) {

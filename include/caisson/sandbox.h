@@ -131,6 +131,8 @@ struct SandboxInfo {
   // Who commands run as unless they say otherwise, and that user's numbers inside.
   std::string user;
   std::uint32_t uid = 0, gid = 0;
+  // It trusts its gateway, which may open TLS.
+  bool inspects = false;
   // What the image says that its program listens on ("8080/tcp"); nothing is published for it.
   std::vector<std::string> exposed_ports;
 };
@@ -329,6 +331,12 @@ struct CreateOptions {
   // for appending alone, empty or with such records, which one sandbox at a time writes to. -1:
   // nowhere. Borrowed for the call.
   int audit_fd = -1;
+  // For a spec whose network inspects TLS, of a sandbox that outlives its maker: keys that were made
+  // elsewhere (a file, borrowed for the call), and the certificate, as PEM, of whom it is to trust.
+  // No secret is fetched then, and nothing may leave the sandbox until whoever has the keys tells it
+  // what (ControlOperation::kSetNetwork). -1: keys are made here.
+  int keys_fd = -1;
+  std::string authority = {};
   // This image instead of the one that the spec names, which is then only what the sandbox says it
   // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.
   const image::ImageRef* root = nullptr;

@@ -18,10 +18,11 @@ namespace caisson::policy {
 // Where the value is fetched by whoever keeps values; a description alone.
 struct SecretSource {
   // env: a variable of whoever starts the sandbox. file: a path. command: a program that prints the
-  // value. fd: an inherited descriptor.
-  enum class Kind { kEnv, kFile, kCommand, kFd };
+  // value. fd: an inherited descriptor. vault: what a server keeps by that name, or was told with
+  // the sandbox.
+  enum class Kind { kEnv, kFile, kCommand, kFd, kVault };
   Kind kind = Kind::kEnv;
-  std::string text;                     // of env its name, of file its path
+  std::string text;                     // of env and vault its name, of file its path
   std::vector<std::string> command;     // program and arguments; no shell
   std::optional<std::uint64_t> ttl_ms;  // of command: how long a value holds that names no end
   int descriptor = -1;                  // of fd: at least 3
@@ -61,6 +62,9 @@ enum class OnSecretViolation { kBlock, kTerminate };
 struct SecretInjection {
   std::string header;
   std::string prefix;  // before the value: "Bearer "
+  // Whether the value is taken out of answers. Where it is not, the hosts may tell the sandbox what
+  // it is, and it may have any length.
+  bool scrub = true;
   bool operator==(const SecretInjection&) const = default;
 };
 

@@ -75,6 +75,7 @@ class FakeFleet final : public fleet::Fleet {
   std::optional<Error> fork_failure;  // of a fork's last one
   std::chrono::seconds timeout{-1};   // of the last set_timeout() or connect()
   policy::NetworkPolicy network_now;  // of the last set_network()
+  std::vector<fleet::GivenSecret> secrets_now;
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
   fleet::Resume resume = fleet::Resume::kWhatWasKept;  // of the last connect()
@@ -155,10 +156,12 @@ class FakeFleet final : public fleet::Fleet {
     co_return Status();
   }
   io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
-                                std::string fields) override {
+                                std::string fields,
+                                std::vector<fleet::GivenSecret> secrets) override {
     CO_TRY(there(team, id));
     CO_TRY(fault());
     network_now = std::move(network);
+    secrets_now = std::move(secrets);
     sandboxes[id]->view_now.network = std::move(fields);
     co_return Status();
   }

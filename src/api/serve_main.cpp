@@ -268,6 +268,8 @@ fleet::FleetOptions Program::fleet_options() {
                            ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
                            : fleet::kLongestLife;
   options.image_turns = image_turns_;
+  options.vault =
+      std::make_shared<const fleet::Vault>(secret_->token(db::TokenPurpose::kVault, ""));
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);

@@ -1,5 +1,7 @@
 #include "base/sys.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -76,6 +78,21 @@ Result<std::string> read_again(int file_fd, std::size_t limit) {
   }
   contents.resize(size);
   return contents;
+}
+
+Result<Fd> memory_file(const char* name, std::string_view bytes) {
+  Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return fail_errno("memfd_create");
+  while (!bytes.empty()) {
+    const ssize_t count = TEMP_FAILURE_RETRY(::write(file.get(), bytes.data(), bytes.size()));
+    if (count < 0) return fail_errno(std::string("write of the memory file ") + name);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
+      0)
+    return fail_errno("fcntl F_ADD_SEALS");
+  (void)::lseek(file.get(), 0, SEEK_SET);
+  return file;
 }
 
 Result<Fd> open_tree(int directory_fd, const std::string& path, unsigned flags) {

@@ -28,6 +28,9 @@ Status write_file(int directory_fd, const std::string& path, std::string_view by
 Result<std::string> read_file(int directory_fd, const std::string& path, std::size_t limit);
 // The contents from the start of a file that is open already (pread), at most `limit` bytes.
 Result<std::string> read_again(int file_fd, std::size_t limit);
+// A file without a name that has these bytes and stays as it is (memfd_create(2), sealed), read
+// from its start. `name` is what /proc shows.
+Result<Fd> memory_file(const char* name, std::string_view bytes);
 
 // The new mount interface. Paths are relative to their descriptor; an empty path means the
 // descriptor itself.

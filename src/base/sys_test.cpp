@@ -37,6 +37,15 @@ Fd pipe_with(const std::string& text) {
   return Fd(ends[0]);
 }
 
+TEST(MemoryFile, HasItsBytesFromTheStartAndKeepsThem) {
+  auto file = memory_file("caisson-test", "some bytes");
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(read_all(*file), "some bytes");
+  EXPECT_EQ(::pwrite(file->get(), "x", 1, 0), -1);
+  EXPECT_EQ(::ftruncate(file->get(), 0), -1);
+  EXPECT_EQ(::fcntl(file->get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
 TEST(Passing, DescriptorsArriveInOrderAndCloseOnExec) {
   const auto [here, there] = sockets(SOCK_STREAM);
   const Fd one = pipe_with("one");

@@ -6,6 +6,7 @@
 
 #include "box/secrets.h"
 #include "egress/audit_file.h"
+#include "policy/network_document.h"
 #include "policy/network_policy.h"
 
 namespace caisson::box {
@@ -64,14 +65,6 @@ Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string&
   return started;
 }
 
-Status check_outliving(const policy::NetworkPolicy& policy) {
-  if (!policy::inspects(policy)) return {};
-  return fail(Error(Code::kUnimplemented,
-                    "network: a sandbox that outlives its maker has neither TLS that is inspected "
-                    "nor secrets in this version; allowed are rules with tls: splice or plaintext "
-                    "and proto: tcp"));
-}
-
 Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolicy& policy,
                      std::vector<SecretValue> secrets, wall::Plan& plan) {
   TRY_ASSIGN(const std::vector<std::string> placeholders, gateway.give_secrets(policy, secrets));
@@ -82,6 +75,15 @@ Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolic
   if (!certificate.has_value()) return fail(std::move(certificate).error().with("network"));
   plan.authority = std::move(*certificate);
   return {};
+}
+
+Result<KeptNetwork> keep_gateway(egress::GatewayProcess& gateway,
+                                 const policy::NetworkPolicy& policy) {
+  auto kept = gateway.keep();
+  if (!kept.has_value()) return fail(std::move(kept).error().with("network"));
+  std::string text = policy::written(policy);
+  if (!kept->sealed.empty()) text += "\n" + kept->sealed;
+  return KeptNetwork{.keys = std::move(kept->keys), .text = std::move(text)};
 }
 
 void add_trust_variables(std::map<std::string, std::string>& env) {

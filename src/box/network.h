@@ -25,13 +25,18 @@ Result<Fd> records_file(int audit_fd);
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
                                                               int audit_fd);
-// What a gateway that is started when something is sent, and anew after a failure, cannot do: the
-// sandbox would have to trust an authority that is not there yet. Error: unimplemented.
-Status check_outliving(const policy::NetworkPolicy& policy);
 // Gives it the values of the policy's secrets, in its order, and puts into the plan what the
 // sandbox gets for them, and whom it has to trust where TLS is inspected.
 Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolicy& policy,
                      std::vector<SecretValue> secrets, wall::Plan& plan);
+// Ends it, and has what the gateways of a sandbox that outlives its maker need (Plan::keys_fd). The
+// text is that of the policy with its sealed secrets, for set_network().
+struct KeptNetwork {
+  Fd keys;
+  std::string text;
+};
+Result<KeptNetwork> keep_gateway(egress::GatewayProcess& gateway,
+                                 const policy::NetworkPolicy& policy);
 // The variables by which runtimes are told whom to trust (wall::kTrustFile), where they are not set
 // yet. What reads none of them, and is no Java, finds the image's bundle as it always does.
 void add_trust_variables(std::map<std::string, std::string>& env);

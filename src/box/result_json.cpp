@@ -154,6 +154,7 @@ json::Value info_value(const SandboxInfo& info) {
   for (const std::string& argument : info.command) command.push(argument);
   value.set("command", std::move(command));
   value.set("created_ms", info.created_ms);
+  if (info.inspects) value.set("inspects", true);
   value.set("deadline_ms",
             info.deadline_ms.has_value() ? json::Value(*info.deadline_ms) : json::Value(nullptr));
   value.set("paused", info.paused);
@@ -207,6 +208,8 @@ Result<SandboxInfo> parse_info(std::string_view text) {
     for (const json::Value& port : *ports->as_array())
       if (const std::string* number = port.as_string()) info.exposed_ports.push_back(*number);
   }
+  const json::Value* inspects = value.find("inspects");
+  info.inspects = inspects != nullptr && inspects->as_bool() != nullptr && *inspects->as_bool();
   const json::Value* created = value.find("created_ms");
   if (created == nullptr || created->as_integer() == nullptr) return missing("created_ms");
   info.created_ms = *created->as_integer();

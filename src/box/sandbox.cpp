@@ -224,7 +224,11 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   TRY(check_wall(spec.values()));
   const bool outlives = options.life != Life::kOwner;
   const bool networked = spec->network.has_value();
-  if (networked && outlives) TRY(box::check_outliving(*spec->network));
+  const bool inspects = networked && policy::inspects(*spec->network);
+  const bool keyed = options.keys_fd >= 0;
+  if (keyed && !(outlives && inspects))
+    return fail(Error::invalid(
+        "keys_fd: keys are for a network that inspects TLS, of a sandbox that outlives its maker"));
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
@@ -259,7 +263,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   std::vector<SecretValue> secrets;
   if (networked) {
     TRY(box::check_variables(*spec->network, spec->env));
-    TRY_ASSIGN(secrets, box::fetch_secrets(*spec->network));
+    if (!keyed) {
+      TRY_ASSIGN(secrets, box::fetch_secrets(*spec->network));
+    }
   }
   state->wanted = spec.values();
   TRY_ASSIGN(state->account, account_of(spec.values(), state->image, files, image.name));
@@ -323,6 +329,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (plan.timeout_ms != 0)
     info.deadline_ms = info.created_ms + static_cast<std::int64_t>(plan.timeout_ms);
   info.life = options.life;
+  info.inspects = inspects;
   info.owner_uid = ::geteuid();
   info.user = state->account.user;
   info.uid = state->account.uid;
@@ -336,12 +343,24 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
       state->image_in_use.push_back(std::move(lower.in_use));
   }
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
-  if (networked && !outlives) {
-    TRY_ASSIGN(state->network, box::start_gateway(info.id, *spec->network, options.audit_fd));
+  box::KeptNetwork kept;
+  if (networked && !keyed && (inspects || !outlives)) {
+    TRY_ASSIGN(state->network,
+               box::start_gateway(info.id, *spec->network, outlives ? -1 : options.audit_fd));
     TRY(box::complete_plan(*state->network, *spec->network, std::move(secrets), plan));
   } else if (networked) {
     // Only started when something is sent, which is no time to find that it is missing.
     TRY(helper_binary("caisson-gateway"));
+    plan.authority = options.authority;
+    if (!keyed) kept.text = policy::written(*spec->network);
+  }
+  if (inspects && outlives && !keyed) {
+    TRY_ASSIGN(kept, box::keep_gateway(*state->network, *spec->network));
+    state->network.reset();
+  }
+  if (inspects && outlives) {
+    plan.keys = 1;
+    plan.keys_fd = descriptors.add(keyed ? options.keys_fd : kept.keys.get());
   }
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));
@@ -356,8 +375,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (networked && !outlives) TRY(box::open_gateway(*state->network, std::move(state->gateway)));
   state->launch.emplace(std::move(launch));
   Status filled = state->copy_grants(spec.values(), copied);
-  if (filled.has_value() && networked && outlives)
-    filled = box::set_network(*state->connection, policy::written(*spec->network));
+  if (filled.has_value() && networked && outlives && !keyed)
+    filled = box::set_network(*state->connection, kept.text);
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {
     sandbox.state_->info.life = Life::kOwner;
@@ -477,7 +496,10 @@ Status Sandbox::set_deadline(std::uint64_t from_now_ms) {
 Status Sandbox::set_network(const std::optional<policy::NetworkPolicy>& policy) {
   if (policy.has_value()) {
     TRY(policy::CompiledNetwork::compile(*policy));
-    TRY(box::check_outliving(*policy));
+    if (policy::inspects(*policy) && !state_->info.inspects)
+      return fail(Error::precondition(
+          "network: this sandbox was made with a policy that inspects no TLS, so that it trusts no "
+          "certificate of its gateway; allowed are rules with tls: splice or plaintext"));
   }
   return box::set_network(*state_->connection,
                           policy::written(policy.value_or(policy::NetworkPolicy())));

@@ -62,6 +62,9 @@ Result<SecretValue> fetch(const SecretSource& source) {
     }
     case SecretSource::Kind::kFd:
       return read_value(source.descriptor);
+    case SecretSource::Kind::kVault:
+      return fail(Error::invalid(
+          "what a vault keeps is a server's, for its own sandboxes; allowed are env, file and fd"));
     case SecretSource::Kind::kCommand:
       break;
   }

@@ -68,6 +68,8 @@ std::string_view name_of(TokenPurpose purpose) {
       return "traffic";
     case TokenPurpose::kUpload:
       return "upload";
+    case TokenPurpose::kVault:
+      return "vault";
   }
   return "";
 }

@@ -1,7 +1,6 @@
 #include "egress/gateway_process.h"
 
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,18 +30,6 @@ using launcher::kMostGatewayMessage;
 
 constexpr int kPatienceMs = 10'000;
 
-// A file without a name that holds the text.
-Result<Fd> file_of(std::string_view text) {
-  Fd file(::memfd_create("network-policy", MFD_CLOEXEC));
-  if (!file.valid()) return fail_errno("memfd_create");
-  while (!text.empty()) {
-    const ssize_t count = TEMP_FAILURE_RETRY(::write(file.get(), text.data(), text.size()));
-    if (count < 0) return fail_errno("write of the network policy");
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return file;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string& sandbox,
@@ -50,14 +37,18 @@ Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string&
                                                               Fd audit) {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
-  TRY_ASSIGN(const Fd text, file_of(policy::written(policy)));
+  TRY_ASSIGN(const Fd text, sys::memory_file("network-policy", policy::written(policy)));
   std::unique_ptr<GatewayProcess> gateway(new GatewayProcess());
   gateway->control_ = std::move(sockets.ours);
   TRY(gateway->child_.start(program, {program, std::to_string(::getpid())},
                             std::array{sockets.theirs.get()}));
   std::vector<int> descriptors = {text.get()};
-  if (audit.valid()) descriptors.push_back(audit.get());
-  TRY(sys::send_message(gateway->control_.get(), sandbox, descriptors));
+  std::string first = sandbox + "\n";
+  if (audit.valid()) {
+    descriptors.push_back(audit.get());
+    first += launcher::kGatewayRecords;
+  }
+  TRY(sys::send_message(gateway->control_.get(), first, descriptors));
   return gateway;
 }
 
@@ -87,39 +78,49 @@ Result<std::vector<std::string>> GatewayProcess::give_secrets(const policy::Netw
     if (!placeholder.has_value())
       return fail(std::move(placeholder).error().with("network.secrets." + policy.secrets[i].name));
     TRY(sent);
-    placeholders.push_back(std::move(*placeholder));
+    placeholders.push_back(placeholder->bytes.substr(1));
   }
   return placeholders;
 }
 
 Result<std::string> GatewayProcess::authority() {
-  return expect(kGatewayAuthority);
+  TRY_ASSIGN(const sys::Message word, expect(kGatewayAuthority));
+  return word.bytes.substr(1);
 }
 
-Result<std::string> GatewayProcess::expect(char kind) {
-  TRY_ASSIGN(const std::string word, receive());
-  if (word.starts_with(kGatewayFailed))
-    return fail(Error::precondition("the gateway cannot start: " + word.substr(1)));
-  if (!word.starts_with(kind)) return fail(Error::internal("the gateway ended without a word"));
-  return word.substr(1);
+Result<GatewayProcess::Kept> GatewayProcess::keep() {
+  const Status sent =
+      sys::send_message(control_.get(), std::string_view(&launcher::kGatewayKeep, 1), {});
+  TRY_ASSIGN(sys::Message word, expect(launcher::kGatewayKept));
+  TRY(sent);
+  if (word.descriptors.size() != 1) return fail(Error::internal("the gateway gave no keys"));
+  return Kept{.keys = std::move(word.descriptors[0]), .sealed = word.bytes.substr(1)};
 }
 
-Result<std::string> GatewayProcess::receive() {
+Result<sys::Message> GatewayProcess::expect(char kind) {
+  TRY_ASSIGN(sys::Message word, receive());
+  if (word.bytes.starts_with(kGatewayFailed))
+    return fail(Error::precondition("the gateway cannot start: " + word.bytes.substr(1)));
+  if (!word.bytes.starts_with(kind))
+    return fail(Error::internal("the gateway ended without a word"));
+  return word;
+}
+
+Result<sys::Message> GatewayProcess::receive() {
   pollfd entry{control_.get(), POLLIN, 0};
   if (TEMP_FAILURE_RETRY(::poll(&entry, 1, kPatienceMs)) <= 0)
     return fail(Error(Code::kDeadlineExceeded, "the gateway does not answer"));
-  TRY_ASSIGN(sys::Message message, sys::recv_message(control_.get(), kMostGatewayMessage));
-  return std::move(message.bytes);
+  return sys::recv_message(control_.get(), kMostGatewayMessage);
 }
 
 Result<GatewayReport> GatewayProcess::stop() {
-  Result<std::string> word = fail(Error::unavailable("the gateway has ended before its sandbox"));
+  Result<sys::Message> word = fail(Error::unavailable("the gateway has ended before its sandbox"));
   if (::shutdown(control_.get(), SHUT_WR) == 0) word = receive();
   control_.reset();
   (void)child_.end();
-  if (!word.has_value() || !word->starts_with(kGatewayDone))
+  if (!word.has_value() || !word->bytes.starts_with(kGatewayDone))
     return fail(Error::unavailable("the gateway has ended before its sandbox"));
-  const std::string_view told = std::string_view(*word).substr(1);
+  const std::string_view told = std::string_view(word->bytes).substr(1);
   const std::size_t end = std::min(told.find('\n'), told.size());
   GatewayReport report;
   TRY_ASSIGN(report.audit, AuditHead::decode(told.substr(0, end)));

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/secret.h"
+#include "base/sys.h"
 #include "egress/audit_chain.h"
 #include "egress/proxy.h"
 #include "egress/report.h"
@@ -52,6 +53,15 @@ class GatewayProcess {
   // PEM, that the sandbox has to trust; its key stays there. Waits for it. Error: as serve().
   Result<std::string> authority();
 
+  // Instead of serve(): what the gateways of a sandbox that outlives its maker need, one after the
+  // other, as wall::Plan has the keys, and the sealed secrets for their policy's text
+  // (secrets/sealed.h); empty where it has none. This one ends. Error: as serve().
+  struct Kept {
+    Fd keys;
+    std::string sealed;
+  };
+  Result<Kept> keep();
+
   // Hands it the sockets and returns when it serves them. Once. Error: precondition, with what it
   // says of its own start.
   Status serve(GatewayDescriptors sockets);
@@ -61,9 +71,9 @@ class GatewayProcess {
 
  private:
   GatewayProcess() = default;
-  Result<std::string> receive();
+  Result<sys::Message> receive();
   // The text of the word that begins so. Error: of its own start, or that it has ended.
-  Result<std::string> expect(char kind);
+  Result<sys::Message> expect(char kind);
 
   Fd control_;
   ChildProcess child_;

@@ -35,6 +35,7 @@ json::Value lifecycle_of(const Record& record, std::optional<json::Value> recipe
       .set("maskRequestHost", view.mask_request_host);
   if (recipe.has_value()) value.set("recipe", std::move(*recipe));
   if (!record.start.command.empty()) value.set("start", start_json(record.start));
+  if (!record.keys.empty()) value.set("keys", record.keys).set("secrets", record.secrets);
   return value;
 }
 
@@ -115,6 +116,10 @@ Result<Record> record_of(const db::SandboxRow& row) {
   // Rows of an earlier version have none, as if their templates started nothing.
   if (const json::Value* start = lifecycle.find("start"); start != nullptr) {
     TRY_ASSIGN(record.start, parse_start(*start));
+  }
+  if (lifecycle.find("keys") != nullptr) {
+    TRY_ASSIGN(record.keys, text(lifecycle, "keys"));
+    TRY_ASSIGN(record.secrets, text(lifecycle, "secrets"));
   }
   record.timeout = duration_cast<seconds>(milliseconds(row.timeout_ms));
   SandboxView& view = record.view;

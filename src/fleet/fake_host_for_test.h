@@ -41,11 +41,14 @@ class FakeHost final : public maker::Host {
   FakeHost(const FakeHost&) = delete;
   FakeHost& operator=(const FakeHost&) = delete;
 
-  Result<maker::Made> make(const maker::Recipe& recipe) override {
+  using maker::Host::make;
+  Result<maker::Made> make(const maker::Recipe& recipe, int keys_fd) override {
     const std::lock_guard lock(mutex_);
+    VERIFY((keys_fd >= 0) == !recipe.authority.empty());
     if (refuse_ || recipe.image == refused_image_)
       return fail(Error::precondition("this host makes no sandboxes now"));
     auto box = std::make_unique<Box>();
+    if (keys_fd >= 0) box->keys = Fd(::dup(keys_fd));
     std::string id = "box" + std::to_string(boxes_.size()) + "00000000";
     const sockaddr_un address = address_of(id);
     box->listener = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -115,6 +118,15 @@ class FakeHost final : public maker::Host {
     const std::lock_guard lock(mutex_);
     return boxes_.size();
   }
+  // The keys that it was made with; and what it was last told of its network.
+  int keys(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    return boxes_.at(id)->keys.get();
+  }
+  std::string network(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    return boxes_.at(id)->network;
+  }
   // What it was asked on stream 0, in order.
   std::vector<proto::ControlOperation> asked(const std::string& id) {
     const std::lock_guard lock(mutex_);
@@ -171,7 +183,8 @@ class FakeHost final : public maker::Host {
 
  private:
   struct Box {
-    Fd listener, client;
+    Fd listener, client, keys;
+    std::string network;
     std::thread thread;
     std::vector<proto::ControlOperation> asked;
     std::vector<std::string> started;
@@ -236,6 +249,8 @@ class FakeHost final : public maker::Host {
         static_cast<proto::ControlOperation>(fields.number(Tag::kControlOperation).value());
     const std::lock_guard lock(mutex_);
     box.asked.push_back(operation);
+    if (operation == proto::ControlOperation::kSetNetwork && !refused_.contains(operation))
+      box.network = fields.text(Tag::kNetworkPolicy).value();
     if (operation == proto::ControlOperation::kShutdown) return false;
     proto::Fields answer;
     answer.put_u32(Tag::kRequest,

@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "fleet/box_client.h"
+#include "fleet/vault.h"
 #include "io/loop.h"
 
 namespace caisson::fleet {
@@ -52,6 +53,10 @@ struct NewSandbox {
   // how its API words that, a JSON object for view().network.
   std::optional<policy::NetworkPolicy> network;
   std::string network_fields = "{}";
+  // Values for the secrets of that network.
+  std::vector<GivenSecret> secrets;
+  // Of one that is made like another: the other's, for those that have none there.
+  std::string sealed_secrets = {};
   // A spec in JSON (policy/document.h) that is laid over the template's values; what it says of
   // the image, the time and variables stands above already. Empty: the template as it is.
   std::string spec;
@@ -194,8 +199,10 @@ class Fleet {
                                           std::chrono::seconds timeout, Resume how) = 0;
   // From now on this may leave a running sandbox (NewSandbox::network). Errors: also those of
   // Sandbox::set_network().
+  // A secret without a value among `secrets` keeps the one that it has.
   virtual io::Async<Status> set_network(std::string team, std::string id,
-                                        policy::NetworkPolicy network, std::string fields) = 0;
+                                        policy::NetworkPolicy network, std::string fields,
+                                        std::vector<GivenSecret> secrets) = 0;
   // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing
   // that the database has refers to it.
   virtual io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) = 0;

@@ -21,9 +21,11 @@ io::Async<Result<std::unique_ptr<BoxClient>>> reach(io::Loop& loop, Host& host, 
   co_return co_await greet(loop, std::move(socket));
 }
 
-io::Async<Result<Reached>> make_and_reach(io::Loop& loop, Host& host, Recipe recipe) {
-  auto job = [&host, recipe = std::move(recipe)]() -> Result<std::pair<Made, Result<Fd>>> {
-    TRY_ASSIGN(Made made, host.make(recipe));
+io::Async<Result<Reached>> make_and_reach(io::Loop& loop, Host& host, Recipe recipe,
+                                          std::shared_ptr<const Fd> keys) {
+  auto job = [&host, recipe = std::move(recipe),
+              keys = std::move(keys)]() -> Result<std::pair<Made, Result<Fd>>> {
+    TRY_ASSIGN(Made made, host.make(recipe, keys == nullptr ? -1 : keys->get()));
     auto socket = host.connect(made.id);
     return std::pair(std::move(made), std::move(socket));
   };

@@ -26,7 +26,9 @@ struct Reached {
   Made made;
   std::unique_ptr<BoxClient> client;
 };
-io::Async<Result<Reached>> make_and_reach(io::Loop& loop, Host& host, Recipe recipe);
+// `keys`: of a recipe with an authority; null otherwise.
+io::Async<Result<Reached>> make_and_reach(io::Loop& loop, Host& host, Recipe recipe,
+                                          std::shared_ptr<const Fd> keys);
 
 // Ends a sandbox of this host if it is there, whoever has it; waits until it has, some seconds at
 // most.

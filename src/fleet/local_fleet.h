@@ -39,6 +39,8 @@ struct FleetOptions {
   // Recipe::network of sandboxes that are made, whatever they are to reach: one that is ready fits
   // them all, and what it may reach is set when it is taken. Empty: as the recipe says.
   std::string made_network;
+  // Whose secrets are sealed by it. Null: there are none.
+  std::shared_ptr<const Vault> vault;
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
   // Error: not_found (the team). On the loop, as above.
@@ -93,7 +95,7 @@ class LocalFleet final : public Fleet {
   Result<ListPage> list(std::string_view team, const ListQuery& query) override;
   io::Async<Status> kill(std::string team, std::string id) override;
   io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
-                                std::string fields) override;
+                                std::string fields, std::vector<GivenSecret> secrets) override;
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override;
   io::Async<Status> pause(std::string team, std::string id, Keep keep) override;

@@ -108,6 +108,7 @@ class LocalFleetTest : public testing::Test {
     FleetOptions options;
     options.pool = pool_;
     options.made_network = made_network_;
+    options.vault = vault_;
     options.find_template = [this](std::string, std::string name) -> io::Async<Result<Template>> {
       if (name != "base") co_return fail(Error::not_found("template '" + name + "' not found"));
       co_return Template{.id = "base-id",
@@ -153,6 +154,7 @@ class LocalFleetTest : public testing::Test {
   StartCommand start_;
   Pool::Sizes pool_;
   std::string made_network_;
+  std::shared_ptr<const Vault> vault_;
   milliseconds reboot_time_ = seconds(15);
 };
 

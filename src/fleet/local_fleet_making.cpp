@@ -8,6 +8,7 @@
 #include "fleet/recipe.h"
 #include "fleet/shape.h"
 #include "io/race.h"
+#include "policy/network_document.h"
 
 namespace caisson::fleet {
 
@@ -106,6 +107,34 @@ io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string imag
   co_return fail(set.error());
 }
 
+io::Async<Result<Ready>> LocalFleet::State::take_with_keys(Recipe recipe, Record& record) {
+  const std::string network = recipe.network;
+  CO_TRY_ASSIGN(NetworkKeys keys, options.vault->make_keys());
+  CO_TRY_ASSIGN(std::string text, options.vault->text_for(keys.number, network, record.secrets));
+  recipe.authority = std::move(keys.certificate);
+  record.keys = std::move(keys.number);
+  CO_TRY_ASSIGN(Ready ready, co_await pool.make(std::move(recipe), std::move(keys.file)));
+  const Status set = co_await apply_network(*ready.client, std::move(text));
+  if (set.has_value()) co_return ready;
+  ready.client->shutdown();
+  co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
+  co_return fail(set.error());
+}
+
+Status LocalFleet::State::seal_secrets(Record& record, const std::vector<GivenSecret>& values,
+                                       const std::string& before) const {
+  if (options.vault == nullptr)
+    return fail(Error(Code::kUnimplemented,
+                      "network: this server has no keys for secrets, and "
+                      "none for TLS that is inspected"));
+  TRY_ASSIGN(const policy::NetworkPolicy policy,
+             policy::parse_written_network_policy(record.recipe.network));
+  TRY_ASSIGN(record.secrets, options.vault->seal(policy, values, before));
+  TRY_ASSIGN(const auto variables, options.vault->placeholders(record.secrets));
+  for (const auto& [name, placeholder] : variables) record.env[name] = placeholder;
+  return {};
+}
+
 io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what) {
   if (what.command.empty()) co_return Status();
   StartOptions how{.user = ready.made.user, .env = own_variables(ready.made.id)};
@@ -169,10 +198,17 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   CO_TRY(check_network(from.recipe.network));
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY(check_privileges(quota, from.recipe));
+  CO_TRY_ASSIGN(const bool keyed, needs_keys(from.recipe.network));
+  const std::vector<GivenSecret> secrets = std::move(wanted.secrets);
+  const std::string sealed = std::move(wanted.sealed_secrets);
   Record record = record_of(std::move(team), from, std::move(wanted));
+  if (keyed) CO_TRY(seal_secrets(record, secrets, sealed));
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
-  CO_TRY_ASSIGN(Ready ready, co_await take(from.recipe, std::move(from.image_id)));
+  auto taken = keyed ? co_await take_with_keys(from.recipe, record)
+                     : co_await take(from.recipe, std::move(from.image_id));
+  if (!taken.has_value()) co_return fail(std::move(taken).error());
+  Ready ready = std::move(*taken);
   CO_TRY(co_await start(ready, std::move(from.start)));
   record.image = ready.made.image;
   record.host_id = ready.made.id;
@@ -238,6 +274,7 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
   const Entry* now = find(team, id);
   if (now == nullptr) co_return fail(no_sandbox(id));
   record.recipe.network = now->record.recipe.network;
+  record.secrets = now->record.secrets;
   view.network = now->sandbox->view().network;
   found.like = {.id = view.template_id,
                 .alias = view.alias,
@@ -253,7 +290,8 @@ io::Async<Result<LocalFleet::State::Likeness>> LocalFleet::State::liken(std::str
                   .public_traffic = view.public_traffic,
                   .mask_request_host = view.mask_request_host,
                   .metadata = view.metadata,
-                  .network_fields = view.network};
+                  .network_fields = view.network,
+                  .sealed_secrets = record.secrets};
   co_return found;
 }
 
@@ -269,7 +307,9 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::create(std::string team, 
 io::Async<Result<Snapshot>> LocalFleet::snapshot(std::string team, std::string id) {
   const auto state = state_;
   CO_TRY_ASSIGN(const State::Likeness found, co_await state->liken(std::move(team), std::move(id)));
-  const Recipe& recipe = found.like.recipe;
+  Recipe recipe = found.like.recipe;
+  // A value is the sandbox's, and no template's.
+  CO_TRY_ASSIGN(recipe.network, without_secrets(recipe.network));
   CO_TRY_ASSIGN(std::string shape, encode_shape({.recipe = recipe, .start = found.like.start}));
   co_return Snapshot{.image = recipe.image,
                      .cpu_milli = recipe.cpu_milli.value_or(0),

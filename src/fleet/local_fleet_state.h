@@ -123,6 +123,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // The state that its supervisor tells.
   static void believe(std::string_view usage, SandboxView& view);
   void add(std::shared_ptr<LocalSandbox> sandbox, Record record);
+  // What its commands get unless they say otherwise.
+  static std::map<std::string, std::string> variables_of(const Record& record);
   // Stores the record of a new sandbox and gives it its time, both at once: before the answer no
   // client knows of it, and a server that starts again ends one that has no record.
   io::Async<Status> claim(std::shared_ptr<LocalSandbox> sandbox, Record record);
@@ -141,6 +143,12 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
                                                           std::optional<Template> like);
   // A sandbox for `recipe`, with its network; `image_id` as Pool::take() has it.
   io::Async<Result<Ready>> take(Recipe recipe, std::string image_id);
+  // One whose network needs keys, which come into the record; its secrets are there.
+  io::Async<Result<Ready>> take_with_keys(Recipe recipe, Record& record);
+  // Seals the secrets of the record's network, of which it has the values, and gives it the
+  // variables of their placeholders. Error: those of Vault::seal(); unimplemented without a vault.
+  Status seal_secrets(Record& record, const std::vector<GivenSecret>& values,
+                      const std::string& before) const;
   // Runs what the template starts; where that fails nothing of the sandbox is left.
   io::Async<Status> start(const Ready& ready, StartCommand what);
   // Of `like`, or of the template that is wanted.

@@ -10,13 +10,28 @@
 namespace caisson::fleet {
 
 Status check_served(const policy::NetworkPolicy& policy) {
-  if (!policy.secrets.empty())
-    return fail(policy::wrong("network.secrets", "secrets",
-                              "none: a sandbox of a server has no secrets in this version"));
-  if (!policy::inspects(policy)) return {};
-  return fail(policy::wrong(
-      "network.rules", "a rule that inspects TLS (tls: inspect, or http and websocket without tls)",
-      "tls: splice or plaintext: a server's sandboxes have no other in this version"));
+  for (const policy::SecretRule& rule : policy.secrets) {
+    const std::string path = "network.secrets." + rule.name;
+    if (rule.source.kind != policy::SecretSource::Kind::kVault)
+      return fail(policy::wrong(path + ".source", "a source of this host's",
+                                "{vault: NAME}: what the server keeps for the team"));
+    if (rule.on_violation != policy::OnSecretViolation::kBlock)
+      return fail(policy::wrong(path + ".on_violation", "terminate", "block"));
+  }
+  return {};
+}
+
+Result<bool> needs_keys(const std::string& network) {
+  if (network.empty()) return false;
+  TRY_ASSIGN(const policy::NetworkPolicy policy, policy::parse_written_network_policy(network));
+  return policy::inspects(policy);
+}
+
+Result<std::string> without_secrets(const std::string& network) {
+  if (network.empty()) return network;
+  TRY_ASSIGN(policy::NetworkPolicy policy, policy::parse_written_network_policy(network));
+  policy.secrets.clear();
+  return policy::written(policy);
 }
 
 std::string served_network(policy::NetworkPolicy policy) {

@@ -11,9 +11,12 @@
 
 namespace caisson::fleet {
 
-// Error: invalid_argument for what a sandbox that outlives its maker has not: TLS that is
-// inspected, and secrets, whose sources would be this host's variables and files besides.
+// Error: invalid_argument for secrets whose sources would be this host's own variables, files and
+// programs, and for what no gateway of a server does.
 Status check_served(const policy::NetworkPolicy& policy);
+// Of a Recipe::network: whether such a sandbox needs keys (vault.h); and the same with no secrets.
+Result<bool> needs_keys(const std::string& network);
+Result<std::string> without_secrets(const std::string& network);
 // For Recipe::network, with a fixed floor.
 std::string served_network(policy::NetworkPolicy policy);
 // Error: invalid_argument where a Recipe::network is too long for a sandbox's socket.

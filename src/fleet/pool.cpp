@@ -52,7 +52,9 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   Counts totals;
   io::Event made_one;  // or failed to
 
-  io::Async<Result<Ready>> prepare(Recipe recipe);
+  io::Async<Result<Ready>> prepare(Recipe recipe, std::shared_ptr<const Fd> keys);
+  // While others wait for theirs, nothing is made ahead.
+  io::Async<Result<Ready>> make_now(Recipe recipe, std::shared_ptr<const Fd> keys);
   // Remembers that it was taken.
   void note_use(const Recipe& recipe);
   // Gives the places to the recipes that were taken last, and ends what is ready of others.
@@ -83,13 +85,14 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   }
 };
 
-io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe) {
-  CO_TRY_ASSIGN(Reached made, co_await make_and_reach(loop, host, std::move(recipe)));
+io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe, std::shared_ptr<const Fd> keys) {
+  CO_TRY_ASSIGN(Reached made,
+                co_await make_and_reach(loop, host, std::move(recipe), std::move(keys)));
   co_return Ready{.made = std::move(made.made), .client = std::move(made.client)};
 }
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
-  auto made = co_await self->prepare(recipe);
+  auto made = co_await self->prepare(recipe, nullptr);
   if (made.has_value() && self->closed) {
     made->client->shutdown();
     co_await made->client->wait_gone();
@@ -278,10 +281,20 @@ io::Async<Result<Ready>> Pool::take(Recipe recipe, std::string image_id) {
     }
   }
   ++state->totals.missed_total;
-  ++state->waiting;
-  auto made = co_await state->prepare(recipe);
-  --state->waiting;
-  state->refill();
+  co_return co_await state->make_now(std::move(recipe), nullptr);
+}
+
+io::Async<Result<Ready>> Pool::make(Recipe recipe, std::shared_ptr<const Fd> keys) {
+  const std::shared_ptr<State> state = state_;
+  state->last_take = io::Clock::now();
+  co_return co_await state->make_now(std::move(recipe), std::move(keys));
+}
+
+io::Async<Result<Ready>> Pool::State::make_now(Recipe recipe, std::shared_ptr<const Fd> keys) {
+  ++waiting;
+  auto made = co_await prepare(std::move(recipe), std::move(keys));
+  --waiting;
+  refill();
   co_return made;
 }
 

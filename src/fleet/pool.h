@@ -58,6 +58,9 @@ class Pool {
   // Empty: they are all right. Errors: those of making and connecting.
   io::Async<Result<Ready>> take(Recipe recipe, std::string image_id = "");
 
+  // One that is made now and is like no other: with these keys.
+  io::Async<Result<Ready>> make(Recipe recipe, std::shared_ptr<const Fd> keys);
+
   struct Counts {
     std::size_t ready = 0, wanted = 0, making = 0;
     std::uint64_t taken_total = 0, missed_total = 0, failed_total = 0;

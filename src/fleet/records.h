@@ -23,6 +23,8 @@ struct Record {
   std::chrono::seconds timeout{0};  // what the client asked for last, for a resume by traffic
   std::map<std::string, std::string> env;
   StartCommand start;  // which runs wherever its processes are new
+  // Where its network needs keys: their number, and its secrets as the vault has sealed them.
+  std::string keys, secrets = {};
 };
 
 // What there is of a record that cannot be read: its sandbox may run on.

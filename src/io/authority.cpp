@@ -94,6 +94,26 @@ Result<std::shared_ptr<Authority>> Authority::make(const std::string& name) {
   ERR_clear_error();
   auto state = std::make_unique<State>();
   TRY_ASSIGN(state->ca, make_ca(name));
+  return complete(std::move(state));
+}
+
+Result<std::shared_ptr<Authority>> Authority::again(std::string_view secret) {
+  ERR_clear_error();
+  auto state = std::make_unique<State>();
+  TRY_ASSIGN(state->ca, pair_in(secret));
+  return complete(std::move(state));
+}
+
+Result<SecretValue> Authority::secret() const {
+  TRY_ASSIGN(std::string key, pem_of(state_->ca.key));
+  std::string all = certificate_;
+  all.reserve(all.size() + key.size());
+  all += key;
+  wipe(key);
+  return SecretValue::take(all);
+}
+
+Result<std::shared_ptr<Authority>> Authority::complete(std::unique_ptr<State> state) {
   state->key.reset(EVP_EC_gen("P-256"));
   state->context = server_context();
   if (state->key == nullptr ||

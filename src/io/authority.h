@@ -1,7 +1,8 @@
 // A certificate authority in memory alone: for whoever has to be the server of many names to one
 // client that was told to trust it, as a gateway is to its sandbox.
 //
-// Its key is made with it, is never written anywhere and ends with it. A certificate of a name is
+// Its key is made with it and ends with it, or with who was given its secret(): one after the other
+// may be the same authority. A certificate of a name is
 // made when a client first asks for that name, and kept for the next time, the newest kMostKept of
 // them. All have one key and end with the authority. Belongs to one thread; connections that were
 // accepted by it (tls.h) may outlive it.
@@ -11,8 +12,10 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/secret.h"
 
 namespace caisson::io {
 
@@ -25,12 +28,16 @@ class Authority {
 
   // `name`: its own (CN), at most 64 bytes.
   static Result<std::shared_ptr<Authority>> make(const std::string& name);
+  // The one whose secret() this is. Error: invalid_argument.
+  static Result<std::shared_ptr<Authority>> again(std::string_view secret);
   ~Authority();
   Authority(const Authority&) = delete;
   Authority& operator=(const Authority&) = delete;
 
   // What clients are to trust, as PEM; it is no secret.
   const std::string& certificate() const { return certificate_; }
+  // All of it, its key too, as PEM. Error: internal.
+  Result<SecretValue> secret() const;
   // How many certificates of names are kept.
   std::size_t kept() const;
 
@@ -39,6 +46,7 @@ class Authority {
 
  private:
   explicit Authority(std::unique_ptr<State> state);
+  static Result<std::shared_ptr<Authority>> complete(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
   std::string certificate_;
 };

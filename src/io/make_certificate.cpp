@@ -86,4 +86,18 @@ Result<std::string> pem_of(const Certificate& certificate) {
   return pem_of(bio, PEM_write_bio_X509(bio.get(), certificate.get()) == 1);
 }
 
+Result<CertifiedKey> pair_in(std::string_view pem) {
+  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  CertifiedKey read;
+  if (bio != nullptr) {
+    read.certificate.reset(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+    read.key.reset(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));
+  }
+  const bool fit = read.certificate != nullptr && read.key != nullptr &&
+                   X509_check_private_key(read.certificate.get(), read.key.get()) == 1;
+  ERR_clear_error();
+  if (!fit) return fail(Error::invalid("no certificate with its key"));
+  return read;
+}
+
 }  // namespace caisson::io

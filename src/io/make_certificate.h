@@ -32,5 +32,7 @@ Status sign(X509* certificate, X509* issuer, EVP_PKEY* key);
 
 Result<std::string> pem_of(const Key& key);
 Result<std::string> pem_of(const Certificate& certificate);
+// A certificate and its key, one behind the other, as PEM. Error: invalid_argument.
+Result<CertifiedKey> pair_in(std::string_view pem);
 
 }  // namespace caisson::io

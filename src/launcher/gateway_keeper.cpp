@@ -1,7 +1,6 @@
 #include "launcher/gateway_keeper.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,17 +22,6 @@ constexpr int kUpdatePatienceMs = 3000;
 constexpr int kEndPatienceMs = 1500;
 // In one go: more comes with the next turn.
 constexpr int kMostRefused = 64;
-
-Result<Fd> file_of(std::string_view text) {
-  Fd file(::memfd_create("network-policy", MFD_CLOEXEC));
-  if (!file.valid()) return fail_errno("memfd_create");
-  while (!text.empty()) {
-    const ssize_t count = TEMP_FAILURE_RETRY(::write(file.get(), text.data(), text.size()));
-    if (count < 0) return fail_errno("write of the network policy");
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return file;
-}
 
 void reset_waiting(int listener) {
   for (int taken = 0; taken < kMostRefused; ++taken) {
@@ -61,6 +49,14 @@ bool is_socket(const Fd& fd, int type, Listens listens) {
   };
   return option(SO_TYPE) == type && option(SO_DOMAIN) == AF_INET6 &&
          option(SO_ACCEPTCONN) == (listens == Listens::kYes ? 1 : 0);
+}
+
+// The text after `now`, whose sealed secrets stay where it has none of its own.
+std::string with_secrets_of(const std::string& before, const std::string& now) {
+  const std::size_t sealed = before.find('\n');
+  return now.find('\n') != std::string::npos || sealed == std::string::npos
+             ? now
+             : now + before.substr(sealed);
 }
 
 bool comes_within(int fd, int milliseconds) {
@@ -93,8 +89,11 @@ Status GatewayKeeper::set_policy(std::string policy) {
     return fail(Error::exhausted("the network policy takes " + std::to_string(policy.size()) +
                                  " bytes as JSON; allowed are at most " +
                                  std::to_string(kMostLivePolicy)));
+  const std::string next = with_secrets_of(policy_, policy);
+  // What a change of secrets is to be judged by, a gateway alone knows.
+  if (!runs() && keys_.valid() && !policy_.empty() && !start()) lose();
   if (!runs()) {
-    policy_ = std::move(policy);
+    policy_ = next;
     return {};
   }
   if (sys::send_message(control_.get(), kGatewayUpdate + policy, {})) {
@@ -106,7 +105,7 @@ Status GatewayKeeper::set_policy(std::string policy) {
     lose();
   }
   // The next one begins with it.
-  policy_ = std::move(policy);
+  policy_ = next;
   return {};
 }
 
@@ -120,6 +119,8 @@ Status GatewayKeeper::await_update() {
     TRY_ASSIGN(const sys::Message word, sys::recv_message(control_.get(), kMostGatewayMessage));
     if (word.bytes.starts_with(kGatewayUpdated)) return {};
     if (word.bytes.starts_with(kGatewayRefused)) return fail(Error::invalid(word.bytes.substr(1)));
+    if (word.bytes.starts_with(kGatewayFailed))
+      return fail(Error::invalid("the gateway cannot start: " + word.bytes.substr(1)));
     if (!word.bytes.starts_with(kGatewayReady))
       return fail(Error::unavailable("the gateway has ended"));
   }
@@ -156,7 +157,7 @@ void GatewayKeeper::look(const std::array<pollfd, kEntries>& entries) {
 Status GatewayKeeper::start() {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
-  TRY_ASSIGN(const Fd policy, file_of(policy_));
+  TRY_ASSIGN(const Fd policy, sys::memory_file("network-policy", policy_));
   control_ = std::move(pair.ours);
   // Who does not read must not hold us.
   if (::fcntl(control_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno("fcntl F_SETFL");
@@ -164,8 +165,15 @@ Status GatewayKeeper::start() {
   if (floor_ == Floor::kFixed) arguments.emplace_back(kGatewayFixedFloor);
   TRY(child_.start(program, arguments, std::array{pair.theirs.get()}));
   std::vector<int> files = {policy.get()};
-  if (audit_.valid()) files.push_back(audit_.get());
-  TRY(sys::send_message(control_.get(), sandbox_, files));
+  std::string first = sandbox_ + "\n";
+  const auto add = [&](const Fd& file, char letter) {
+    if (!file.valid()) return;
+    files.push_back(file.get());
+    first += letter;
+  };
+  add(audit_, kGatewayRecords);
+  add(keys_, kGatewayKeys);
+  TRY(sys::send_message(control_.get(), first, files));
   return sys::send_message(
       control_.get(), std::string_view(&kGatewayServe, 1),
       std::array{sockets_.tcp.get(), sockets_.dns_udp.get(), sockets_.dns_tcp.get()});

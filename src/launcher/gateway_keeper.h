@@ -6,6 +6,9 @@
 // second after a failure, and what comes meanwhile is refused, as everything is before there is a
 // policy. It is a child of the launcher's and ends with it. Policies pass through unread. One
 // thread.
+//
+// Where the sandbox's policy inspects TLS there are keys (egress/gateway/keys.h): a file that is
+// held here, never read, and given to each gateway.
 #pragma once
 
 #include <poll.h>
@@ -25,20 +28,25 @@ namespace caisson::launcher {
 
 class GatewayKeeper {
  public:
-  // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
-  // nowhere.
-  // `floor`: kFixed holds whatever a policy says.
+  // kFixed holds whatever a policy says.
   enum class Floor : bool { kAsPolicySays, kFixed };
-  GatewayKeeper(std::string sandbox, Fd audit, Floor floor)
-      : sandbox_(std::move(sandbox)), audit_(std::move(audit)), floor_(floor) {}
+  // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
+  // nowhere. `keys`: invalid where TLS is never inspected.
+  GatewayKeeper(std::string sandbox, Fd audit, Fd keys, Floor floor)
+      : sandbox_(std::move(sandbox)),
+        audit_(std::move(audit)),
+        keys_(std::move(keys)),
+        floor_(floor) {}
   ~GatewayKeeper() { end(); }
   GatewayKeeper(const GatewayKeeper&) = delete;
   GatewayKeeper& operator=(const GatewayKeeper&) = delete;
 
   // Once. Error: invalid_argument where they are not what a gateway has.
   Status hold(wall::Gateway sockets);
-  // From now on this policy holds: JSON that whoever sends it has checked. Where a gateway runs,
-  // returns when it has answered, some seconds at most; one that does not is ended. Errors:
+  // From now on this policy's text holds (gateway_protocol.h), which whoever sends it has checked;
+  // without sealed secrets it goes on with those that there are. Where a gateway runs, or there are
+  // keys and this is a change, returns when it has answered, some seconds at most; one that does
+  // not is ended. Errors:
   // failed_precondition (there are no sockets), resource_exhausted (longer than kMostLivePolicy),
   // the gateway's.
   Status set_policy(std::string policy);
@@ -62,7 +70,7 @@ class GatewayKeeper {
   void stop_waiting() const;
 
   std::string sandbox_;
-  Fd audit_;
+  Fd audit_, keys_;
   Floor floor_;
   wall::Gateway sockets_;
   std::string policy_;  // empty: nothing has been set

@@ -2,11 +2,17 @@
 // outlives its maker, or the maker itself), over a SOCK_SEQPACKET pair whose end is the gateway's
 // descriptor kGatewayControlFd.
 //
-// To the gateway, in this order: the sandbox's id, with the descriptors of the policy as JSON (a
-// file, read from its start) and perhaps of a file for its records; kGatewaySecret with the value
-// of each of the policy's secrets, in its order, each of which is answered; kGatewayServe, with the
-// sockets; any number of kGatewayUpdate, each with a policy as JSON behind it. When this side is
-// shut down the gateway ends. From the gateway: a kind and perhaps a text.
+// To the gateway, in this order: the sandbox's id, with the descriptor of a file that has the
+// policy's text, and behind the id and a line break a letter for each descriptor more: where its
+// records go, the sandbox's keys (egress/gateway/keys.h). Without keys, kGatewaySecret with the
+// value of each of the policy's secrets, in its order, each of which is answered, and where the
+// policy inspects TLS the certificate comes. Then kGatewayServe, with the sockets, and any number
+// of kGatewayUpdate, each with a policy's text behind it; or kGatewayKeep, which makes keys of what
+// was given, and the gateway ends. When this side is shut down the gateway ends too. From the
+// gateway: a kind and perhaps a text.
+//
+// A policy's text is its JSON and, behind a line break, perhaps its sealed secrets
+// (egress/secrets/sealed.h), which only a gateway with keys can have.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +23,19 @@ inline constexpr int kGatewayControlFd = 3;
 // Its second argument, behind who started it: every policy's floor is fixed.
 inline constexpr const char* kGatewayFixedFloor = "fixed-floor";
 
+inline constexpr char kGatewayRecords = 'a';
+inline constexpr char kGatewayKeys = 'k';
+
 inline constexpr char kGatewaySecret = 'V';
 inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp
 inline constexpr std::size_t kGatewaySockets = 3;
 inline constexpr char kGatewayUpdate = 'U';
+inline constexpr char kGatewayKeep = 'K';
 
 inline constexpr char kGatewayPlaceholder = 'P';  // and what stands for the secret inside
 // Where the policy opens TLS, before it serves: the certificate that the sandbox has to trust.
 inline constexpr char kGatewayAuthority = 'C';
+inline constexpr char kGatewayKept = 'K';     // and the sealed secrets; with the keys
 inline constexpr char kGatewayReady = 'R';    // it serves
 inline constexpr char kGatewayFailed = 'F';   // and why it cannot
 inline constexpr char kGatewayUpdated = 'U';  // the policy holds

@@ -46,6 +46,7 @@ struct Request {
   Fd client, run_directory;
 
   Fd take_audit() { return plan.audit != 0 ? std::move(owned[plan.audit_fd]) : Fd(); }
+  Fd take_keys() { return plan.keys != 0 ? std::move(owned[plan.keys_fd]) : Fd(); }
 
   // Closes what the plan names. The rest came to be kept for as long as the sandbox lives: the lock
   // on its image's files.
@@ -437,10 +438,14 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
     return give_up(steps.name(Error::syscall("socketpair", errno)));
   Fd broker_here(broker[0]);
   Fd broker_there(broker[1]);
+  // The supervisor, and who comes of it, never has these.
+  Fd audit = request->take_audit(), keys = request->take_keys();
   const pid_t supervisor = ::fork();
   if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
+    audit.reset();
+    keys.reset();
     be_supervisor(*request, **prepared, *registration, std::move(broker_there), control_fd);
   }
   // It has the longer way to go: where it shares our processor it goes first.
@@ -452,7 +457,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
   request->close_named();
   auto handle = sys::pidfd_open(supervisor);
-  GatewayKeeper gateway(request->plan.id, request->take_audit(),
+  GatewayKeeper gateway(request->plan.id, std::move(audit), std::move(keys),
                         request->plan.fixed_floor != 0 ? GatewayKeeper::Floor::kFixed
                                                        : GatewayKeeper::Floor::kAsPolicySays);
   bool orderly = false;

@@ -74,7 +74,7 @@ Result<Client> Client::start(const std::string& group) {
   return Client(std::move(pair.ours));
 }
 
-Result<Client::Reply> Client::ask(const Request& request) {
+Result<Client::Reply> Client::ask(const Request& request, int keys_fd) {
   const std::string bytes = encode(request);
   // What the maker would refuse is told here, where a name may come from a client.
   TRY(decode_request(bytes));
@@ -86,7 +86,8 @@ Result<Client::Reply> Client::ask(const Request& request) {
   const timeval& patience = is_long ? kLongPatience : kPatience;
   if (::setsockopt(pair.ours.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
     return fail_errno("setsockopt SO_RCVTIMEO");
-  const int descriptors[] = {pair.theirs.get()};
+  std::vector<int> descriptors = {pair.theirs.get()};
+  if (keys_fd >= 0) descriptors.push_back(keys_fd);
   if (const auto sent = sys::send_message(control_.get(), bytes, descriptors); !sent.has_value())
     return fail(sent.error().error_number() == EPIPE ? gone() : sent.error());
   // So that its end is seen.
@@ -110,8 +111,8 @@ Result<Client::Reply> Client::ask(const Request& request) {
   }
 }
 
-Result<Made> Client::make(const Recipe& recipe) {
-  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kMake, .recipe = recipe}));
+Result<Made> Client::make(const Recipe& recipe, int keys_fd) {
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kMake, .recipe = recipe}, keys_fd));
   if (reply.texts.size() != 4) return fail(Error(Code::kDataLoss, "a sandbox without its facts"));
   return Made{.id = std::move(reply.texts[0]),
               .user = std::move(reply.texts[1]),

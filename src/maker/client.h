@@ -19,7 +19,8 @@ class Client final : public Host {
   // `control` is connected to a maker.
   explicit Client(Fd control) : control_(std::move(control)) {}
 
-  Result<Made> make(const Recipe& recipe) override;
+  using Host::make;
+  Result<Made> make(const Recipe& recipe, int keys_fd) override;
   Result<Fd> connect(const std::string& id) override;
   Result<std::vector<std::string>> kept() override;
   Result<std::string> find_image(const std::string& name, NamedBy who) override;
@@ -41,7 +42,7 @@ class Client final : public Host {
     std::vector<std::string> texts;
     std::vector<Fd> descriptors;
   };
-  Result<Reply> ask(const Request& request);
+  Result<Reply> ask(const Request& request, int keys_fd = -1);
   Fd control_;
 };
 

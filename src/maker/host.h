@@ -47,6 +47,9 @@ struct Recipe {
   std::string user, workdir, hostname;  // empty: the image's
   // The canonical JSON of its policy (policy/network_document.h); empty: nothing leaves it.
   std::string network;
+  // The certificate, as PEM, of whom it is to trust where its network inspects TLS: keys come along
+  // (Host::make()). Empty where there are none.
+  std::string authority;
   auto operator<=>(const Recipe&) const = default;
 };
 
@@ -87,9 +90,11 @@ struct CacheBound {
 class Host {
  public:
   virtual ~Host() = default;
-  // A kept sandbox that nobody is connected to, for kUnclaimed. Errors: those of
+  // A kept sandbox that nobody is connected to, for kUnclaimed. `keys_fd`: as
+  // CreateOptions::keys_fd, of a recipe with an authority; borrowed. Errors: those of
   // Sandbox::create().
-  virtual Result<Made> make(const Recipe& recipe) = 0;
+  virtual Result<Made> make(const Recipe& recipe, int keys_fd) = 0;
+  Result<Made> make(const Recipe& recipe) { return make(recipe, -1); }
   // A connection to its supervisor. Errors: not_found where it is there no more; unavailable where
   // it may be and does not answer.
   virtual Result<Fd> connect(const std::string& id) = 0;

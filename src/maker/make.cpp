@@ -48,14 +48,19 @@ Status check_image(const std::string& image) {
 
 }  // namespace
 
-Result<Made> make_sandbox(const Recipe& recipe) {
+Result<Made> make_sandbox(const Recipe& recipe, int keys_fd) {
+  if ((keys_fd >= 0) == recipe.authority.empty())
+    return fail(Error::invalid("a recipe has an authority and keys, or neither"));
   TRY(check_image(recipe.image));
   TRY_ASSIGN(
       policy::SpecValues values,
       values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs));
   values.limits.timeout_ms = std::chrono::milliseconds(kUnclaimed).count();
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
-  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept, .keep_layer = true}));
+  TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept,
+                                                     .keep_layer = true,
+                                                     .keys_fd = keys_fd,
+                                                     .authority = recipe.authority}));
   const SandboxInfo& info = sandbox.info();
   return Made{.id = info.id,
               .user = info.user,

@@ -10,7 +10,8 @@
 
 namespace caisson::maker {
 
-Result<Made> make_sandbox(const Recipe& recipe);
+// As Host::make().
+Result<Made> make_sandbox(const Recipe& recipe, int keys_fd);
 // Ends a sandbox of this host, if it is there.
 void end_sandbox(const std::string& id);
 Result<Fd> connect_sandbox(const std::string& id);

@@ -41,8 +41,8 @@ void answer_status(int socket_fd, const Status& status) {
   answer(socket_fd, status.has_value() ? encode_done() : encode_error(status.error()));
 }
 
-void answer_make(int socket_fd, const Recipe& recipe) {
-  const auto made = make_sandbox(recipe);
+void answer_make(int socket_fd, const Recipe& recipe, int keys_fd) {
+  const auto made = make_sandbox(recipe, keys_fd);
   if (!made.has_value()) return answer(socket_fd, encode_error(made.error()));
   // Nobody is left to claim it.
   if (!sys::send_message(socket_fd, encode_made(*made), {}).has_value()) end_sandbox(made->id);
@@ -85,10 +85,10 @@ void answer_text(int socket_fd, const Result<std::string>& text) {
 }
 
 // In a fork.
-void carry_out(const Request& request, int socket_fd) {
+void carry_out(const Request& request, int socket_fd, int keys_fd) {
   switch (request.operation) {
     case Operation::kMake:
-      return answer_make(socket_fd, request.recipe);
+      return answer_make(socket_fd, request.recipe, keys_fd);
     case Operation::kConnect:
       return answer_connect(socket_fd, request.name);
     case Operation::kKept:
@@ -128,7 +128,7 @@ class Maker {
   void reap();
 
  private:
-  void start(const Request& request, int socket_fd);
+  void start(const Request& request, int socket_fd, int keys_fd);
 
   int control_fd_;
   const MakerBounds bounds_;
@@ -140,8 +140,9 @@ bool Maker::take_request() {
   // One that is cut belongs to no server of ours, but is no reason to leave it without a maker.
   if (!message.has_value()) return message.error().error_number() == 0;
   if (message->bytes.empty()) return false;
-  if (message->descriptors.size() != 1) return true;
+  if (message->descriptors.empty() || message->descriptors.size() > 2) return true;
   const int socket_fd = message->descriptors[0].get();
+  const int keys_fd = message->descriptors.size() == 2 ? message->descriptors[1].get() : -1;
   const auto request = decode_request(message->bytes);
   if (!request.has_value()) {
     answer(socket_fd, encode_error(request.error()));
@@ -157,12 +158,12 @@ bool Maker::take_request() {
              at_work_.size() >= bounds_.requests) {
     answer(socket_fd, encode_error(Error::exhausted("too many requests to caisson-maker at once")));
   } else {
-    start(*request, socket_fd);
+    start(*request, socket_fd, keys_fd);
   }
   return true;
 }
 
-void Maker::start(const Request& request, int socket_fd) {
+void Maker::start(const Request& request, int socket_fd, int keys_fd) {
   const pid_t pid = ::fork();
   if (pid < 0)
     return answer(socket_fd, encode_error(Error::syscall("fork of caisson-maker", errno)));
@@ -174,7 +175,7 @@ void Maker::start(const Request& request, int socket_fd) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  carry_out(request, socket_fd);
+  carry_out(request, socket_fd, keys_fd);
   ::_exit(0);
 }
 

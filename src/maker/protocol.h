@@ -1,7 +1,8 @@
 // What a server and its caisson-maker say to each other: fixed binary requests and answers.
 //
 // A request is one message of a SOCK_SEQPACKET socket and comes with one descriptor, a socket of
-// the same kind on which the answer goes back, so that requests need no numbers and do not wait for
+// the same kind on which the answer goes back, and where its recipe has an authority with a second
+// one, the keys; so that requests need no numbers and do not wait for
 // each other. The side that reads a request trusts none of it. Pure;
 // docs/formats/maker-protocol.md.
 #pragma once
@@ -48,7 +49,7 @@ inline constexpr int kBuilderSocketFd = 3, kBuilderLifeFd = 4;
 
 // Longer than any image's name.
 inline constexpr std::size_t kMostName = 1024;
-// A recipe has an image, three other texts, which a spec bounds lower, and a network.
+// A recipe has an image, three other texts, which a spec bounds lower, a network and a certificate.
 inline constexpr std::size_t kMostRequest = 80 * 1024;
 // Of one message, and of all that belong to one answer.
 inline constexpr std::size_t kMostAnswer = 64 * 1024;

@@ -293,6 +293,8 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
 Status CompiledNetwork::check_secret_hosts(const std::string& path) const {
   if (values_.unmatched == NetworkDefault::kAllowPublic) return {};
   for (const SecretRule& secret : values_.secrets) {
+    // What others may know is set wherever it is allowed to go.
+    if (secret.inject && !secret.inject->scrub) continue;
     for (std::size_t i = 0; i < secret.hosts.size(); ++i) {
       if (secret.hosts[i].starts_with('*')) continue;
       TRY_ASSIGN(const HostPattern pattern, HostPattern::parse(secret.hosts[i]));

@@ -70,6 +70,10 @@ Status check_source(const SecretSource& source, const std::string& path) {
       return fail(wrong(path + ".env", quote(source.text), "the name of a variable"));
     case SecretSource::Kind::kFile:
       return check_text(source.text, path + ".file", "a path without control characters");
+    case SecretSource::Kind::kVault:
+      if (is_name(source.text)) return {};
+      return fail(
+          wrong(path + ".vault", quote(source.text), "1 to 64 letters, digits, '-', '.' and '_'"));
     case SecretSource::Kind::kFd:
       if (source.descriptor >= 3) return {};
       return fail(wrong(path + ".fd", "the number " + std::to_string(source.descriptor),
@@ -77,7 +81,7 @@ Status check_source(const SecretSource& source, const std::string& path) {
     case SecretSource::Kind::kCommand:
       break;
     default:
-      return fail(wrong(path, "another kind", "env, file, command or fd"));
+      return fail(wrong(path, "another kind", "env, file, command, fd or vault"));
   }
   if (source.command.empty() || source.command.size() > kMaxCommandWords)
     return fail(wrong(path + ".command", std::to_string(source.command.size()) + " words",
@@ -122,6 +126,30 @@ Status check_header(const std::string& name, const std::string& path) {
   return fail(wrong(path, quote(name), kAllowedHeader));
 }
 
+// Of a value that answers may have it is no matter who repeats it.
+Status check_set_header(const std::string& name, const std::string& path) {
+  constexpr std::array<std::string_view, 14> kOfTheMessage = {"host",
+                                                              "connection",
+                                                              "keep-alive",
+                                                              "te",
+                                                              "trailer",
+                                                              "upgrade",
+                                                              "expect",
+                                                              "transfer-encoding",
+                                                              "content-length",
+                                                              "content-encoding",
+                                                              "content-range",
+                                                              "max-forwards",
+                                                              "accept-encoding",
+                                                              "range"};
+  std::string lowered = name;
+  std::ranges::transform(lowered, lowered.begin(), lower);
+  const bool own = std::ranges::find(kOfTheMessage, lowered) != kOfTheMessage.end() ||
+                   lowered.starts_with("proxy-") || lowered.starts_with("sec-websocket-");
+  if (is_token(name) && !own) return {};
+  return fail(wrong(path, quote(name), "a header that says nothing of the message's own form"));
+}
+
 Status check_place(const SecretPlace& place, const std::string& path) {
   if (place.half > SecretPlace::Half::kPassword)
     return fail(wrong(path, "another half", "any, user or password"));
@@ -157,7 +185,8 @@ Status check_injection(const SecretRule& rule, const std::string& path) {
   // Of a place it means any header.
   if (rule.inject->header == "*")
     return fail(wrong(path + ".inject.header", "\"*\"", "the name of one header"));
-  TRY(check_header(rule.inject->header, path + ".inject.header"));
+  TRY(rule.inject->scrub ? check_header(rule.inject->header, path + ".inject.header")
+                         : check_set_header(rule.inject->header, path + ".inject.header"));
   if (rule.inject->prefix.size() > kMaxPrefix || has_control(rule.inject->prefix))
     return fail(wrong(path + ".inject.prefix", quote(rule.inject->prefix),
                       "at most 64 characters without control characters"));

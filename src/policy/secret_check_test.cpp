@@ -41,10 +41,12 @@ TEST(SecretCheck, TakesWhatIsRight) {
              {Kind::kQuery, "a key", Half::kAny},    {Kind::kPath, "", Half::kAny},
              {Kind::kJson, "/a/0/~0~1", Half::kAny}, {Kind::kForm, "é", Half::kAny}};
   EXPECT_TRUE(check_secret(made).has_value());
-  for (const SecretSource& source : {SecretSource{.kind = SecretSource::Kind::kFd, .descriptor = 3},
-                                     SecretSource{.kind = SecretSource::Kind::kCommand,
-                                                  .command = {"/bin/get", "", "--json"},
-                                                  .ttl_ms = 1000}}) {
+  for (const SecretSource& source :
+       {SecretSource{.kind = SecretSource::Kind::kFd, .descriptor = 3},
+        SecretSource{.kind = SecretSource::Kind::kVault, .text = "a.b"},
+        SecretSource{.kind = SecretSource::Kind::kCommand,
+                     .command = {"/bin/get", "", "--json"},
+                     .ttl_ms = 1000}}) {
     made.source = source;
     EXPECT_TRUE(check_secret(made).has_value());
   }
@@ -126,6 +128,17 @@ TEST(SecretCheck, SaysWhatIsWrongWhereAndWhatIsAllowed) {
       {[](SecretRule& r) { (r = injected()).passthrough = {"a.example.com"}; }, "inject beside"},
       {[](SecretRule& r) { (r = injected()).inject->header = "*"; }, "s.inject.header"},
       {[](SecretRule& r) { (r = injected()).inject->header = "Host"; }, "s.inject.header"},
+      {[](SecretRule& r) { (r = injected()).inject->header = "User-Agent"; }, "s.inject.header"},
+      {[](SecretRule& r) {
+         (r = injected()).inject = SecretInjection{"Content-Length", "", false};
+       },
+       "says nothing of the message's own form"},
+      {[](SecretRule& r) {
+         (r = injected()).inject = SecretInjection{"Proxy-Connection", "", false};
+       },
+       "s.inject.header"},
+      {[](SecretRule& r) { (r = injected()).inject = SecretInjection{"a b", "", false}; },
+       "s.inject.header"},
       {[](SecretRule& r) { (r = injected()).inject->prefix = "a\r\nb"; }, "s.inject.prefix"},
       {[](SecretRule& r) { (r = injected()).inject->prefix = std::string(65, 'x'); },
        "s.inject.prefix"},

@@ -14,7 +14,7 @@ namespace {
 using Path = const std::string&;
 
 // Indexed by the enumerator's value.
-constexpr std::array<std::string_view, 4> kSourceNames = {"env", "file", "command", "fd"};
+constexpr std::array<std::string_view, 5> kSourceNames = {"env", "file", "command", "fd", "vault"};
 constexpr std::array<std::string_view, 5> kShapeNames = {"length", "prefix", "jwt", "aws", "none"};
 constexpr std::array<std::string_view, 6> kPlaceNames = {"header", "basic", "query",
                                                          "path",   "json",  "form"};
@@ -25,7 +25,7 @@ constexpr std::string_view kAllowedShape = "length, prefix:TEXT, jwt, aws or non
 constexpr std::string_view kAllowedPlace =
     "{header: NAME}, {basic: any|user|password}, query:NAME, path, json:/POINTER or form:NAME";
 constexpr std::string_view kAllowedSource =
-    "a mapping with one of the keys env, file, command and fd, such as {env: GITHUB_TOKEN}";
+    "a mapping with one of the keys env, file, command, fd and vault, such as {env: GITHUB_TOKEN}";
 
 // Whether a number makes sense is secret_check's to say.
 constexpr std::uint32_t kMostNumber = 0x7fffffff;
@@ -45,7 +45,8 @@ Result<std::uint64_t> read_ttl(const Node& node, Path path) {
 }
 
 Result<SecretSource> read_source(const Node& node, Path path) {
-  constexpr std::array<std::string_view, 5> kKeys = {"env", "file", "command", "fd", "ttl"};
+  constexpr std::array<std::string_view, 6> kKeys = {"env", "file",  "command",
+                                                     "fd",  "vault", "ttl"};
   if (node.kind != Node::Kind::kMap) return fail(wrong_at(node, path, kAllowedSource));
   SecretSource source;
   std::size_t kinds = 0;
@@ -130,7 +131,7 @@ Result<std::vector<SecretPlace>> read_places(const Node& node, Path path) {
 }
 
 Result<SecretInjection> read_injection(const Node& node, Path path) {
-  constexpr std::array<std::string_view, 2> kKeys = {"header", "prefix"};
+  constexpr std::array<std::string_view, 3> kKeys = {"header", "prefix", "scrub"};
   if (node.kind != Node::Kind::kMap)
     return fail(
         wrong_at(node, path, "a mapping such as {header: authorization, prefix: \"Bearer \"}"));
@@ -140,6 +141,8 @@ Result<SecretInjection> read_injection(const Node& node, Path path) {
       TRY_ASSIGN(injection.header, read_text(value, below));
     } else if (name == "prefix") {
       TRY_ASSIGN(injection.prefix, read_text(value, below));
+    } else if (name == "scrub") {
+      TRY_ASSIGN(injection.scrub, read_truth(value, below));
     } else {
       return fail(unknown_key(name, value, below, kKeys));
     }
@@ -188,6 +191,7 @@ json::Value tree_of(const SecretSource& source) {
   switch (source.kind) {
     case SecretSource::Kind::kEnv:
     case SecretSource::Kind::kFile:
+    case SecretSource::Kind::kVault:
       tree.set(name, source.text);
       break;
     case SecretSource::Kind::kCommand:
@@ -239,6 +243,7 @@ json::Value tree_of(const SecretRule& rule) {
   if (rule.inject) {
     json::Value inject = json::Value::object();
     inject.set("header", rule.inject->header).set("prefix", rule.inject->prefix);
+    if (!rule.inject->scrub) inject.set("scrub", false);
     tree.set("inject", std::move(inject));
   }
   return tree;

@@ -32,12 +32,16 @@ plain:
   source: {env: PLAIN}
   shape: jwt
   hosts: [203.0.113.5]
+open:
+  source: {vault: open-1}
+  hosts: [open.example.com]
+  inject: {header: User-Agent, scrub: false}
 )";
 
 std::vector<SecretRule> whole() {
   using Kind = SecretPlace::Kind;
   using Half = SecretPlace::Half;
-  SecretRule gh, minted, set, plain;
+  SecretRule gh, minted, set, plain, open;
   gh.name = "gh";
   gh.env = "GITHUB_TOKEN";
   gh.source = {.kind = SecretSource::Kind::kFile, .text = "/run/secrets/gh"};
@@ -68,7 +72,11 @@ std::vector<SecretRule> whole() {
   plain.source = {.kind = SecretSource::Kind::kEnv, .text = "PLAIN"};
   plain.shape.kind = SecretShape::Kind::kJwt;
   plain.hosts = {"203.0.113.5"};
-  return {gh, minted, set, plain};
+  open.name = "open";
+  open.source = {.kind = SecretSource::Kind::kVault, .text = "open-1"};
+  open.hosts = {"open.example.com"};
+  open.inject = SecretInjection{.header = "User-Agent", .prefix = "", .scrub = false};
+  return {gh, minted, set, plain, open};
 }
 
 Result<std::vector<SecretRule>> read(std::string_view yaml) {
@@ -145,7 +153,12 @@ TEST(SecretDocument, RefusesWithKeyFoundAndAllowed) {
       {"gh: {passthrough: {}}", "secrets.gh.passthrough", "a mapping", "a list such as"},
       {"gh: {inject: authorization}", "secrets.gh.inject", "\"authorization\"",
        "a mapping such as"},
-      {"gh: {inject: {name: a}}", "secrets.gh.inject.name", "an unknown key", "header or prefix"},
+      {"gh: {inject: {name: a}}", "secrets.gh.inject.name", "an unknown key",
+       "header, prefix or scrub"},
+      {"gh: {inject: {header: X-Key, scrub: perhaps}}", "secrets.gh.inject.scrub", "\"perhaps\"",
+       "true or false"},
+      {"gh: {source: {vault: 'a b'}, hosts: [a.example.com]}", "secrets.gh.source.vault", "\"a b\"",
+       "1 to 64"},
       {"gh: {inject: {header: X-Key}, env: A, source: {env: A}, hosts: [a.example.com]}",
        "secrets.gh", "inject beside", "inject without env"},
   };

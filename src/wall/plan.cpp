@@ -16,7 +16,7 @@ namespace {
 // length and its bytes. The version changes with every change of the order: a launcher and its
 // client come from one build.
 constexpr std::uint32_t kMagic = 0x4e4c5043;  // "CPLN"
-constexpr std::uint16_t kVersion = 10;
+constexpr std::uint16_t kVersion = 11;
 constexpr std::size_t kMaxInfo = 8 * 1024;
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
@@ -160,6 +160,8 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.fixed_floor, "fixed_floor");
   archive.number(plan.audit, "audit");
   archive.number(plan.audit_fd, "audit_fd");
+  archive.number(plan.keys, "keys");
+  archive.number(plan.keys_fd, "keys_fd");
   archive.text(plan.authority, "authority");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
@@ -255,6 +257,8 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.fixed_floor, 2, "fixed_floor");
   reader.below(plan.audit, 2, "audit");
   reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
+  reader.below(plan.keys, 2, "keys");
+  reader.below(plan.keys_fd, plan.keys != 0 ? descriptor_count : 1, "keys_fd");
   reader.below(plan.authority.size(),
                plan.network == PlanNetwork::kGateway ? kMaxPlanAuthority + 1 : 1,
                "bytes of authority");

@@ -80,6 +80,8 @@ struct Plan {
   std::uint8_t fixed_floor = 0;  // of such a gateway: nothing but the Internet, whatever it is told
   std::uint8_t audit = 0;        // a gateway that the launcher keeps writes its records
   std::uint32_t audit_fd = 0;    // index; there
+  std::uint8_t keys = 0;         // a gateway that the launcher keeps has keys
+  std::uint32_t keys_fd = 0;     // index; them (egress/gateway/keys.h)
   // A certificate, as PEM, that programs inside are to trust besides what the image has; empty:
   // none. Needs `network`.
   std::string authority;

@@ -43,6 +43,8 @@ Plan full_plan() {
   plan.fixed_floor = 1;
   plan.audit = 1;
   plan.audit_fd = 3;
+  plan.keys = 1;
+  plan.keys_fd = 2;
   plan.authority = "-----BEGIN CERTIFICATE-----\n";
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
@@ -103,6 +105,8 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->fixed_floor, plan.fixed_floor);
   EXPECT_EQ(decoded->audit, plan.audit);
   EXPECT_EQ(decoded->audit_fd, plan.audit_fd);
+  EXPECT_EQ(decoded->keys, plan.keys);
+  EXPECT_EQ(decoded->keys_fd, plan.keys_fd);
   EXPECT_EQ(decoded->authority, plan.authority);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
@@ -196,7 +200,7 @@ TEST(Plan, RefusesAnotherMagicOrVersion) {
   bytes = encode(full_plan());
   bytes[4] = 99;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),
-              HasSubstr("plan: version: found 99; allowed is 10"));
+              HasSubstr("plan: version: found 99; allowed is 11"));
 }
 
 TEST(Plan, RefusesEachValueOutOfRange) {
@@ -268,6 +272,9 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.audit = 2; }, "plan: audit: found 2"},
       {[](Plan& p) { p.audit_fd = 4; }, "plan: audit_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},
+      {[](Plan& p) { p.keys = 2; }, "plan: keys: found 2"},
+      {[](Plan& p) { p.keys_fd = 4; }, "plan: keys_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.keys = 0; }, "plan: keys_fd: found 2; allowed is 0 to 0"},
       {[](Plan& p) { p.network = PlanNetwork::kNone; },
        "plan: bytes of authority: found 28; allowed is 0 to 0"},
       {[](Plan& p) { p.authority.resize(8193, 'x'); }, "plan: bytes of authority: found 8193"},

@@ -5,11 +5,14 @@ Runs in namespaces of its own (root alone, tests/lib/internet_lab.py), as test_g
 asserted are the bytes that servers got and everything that a program inside can read. As root and as an ordinary user.
 """
 import base64
+import contextlib
 import gzip
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -18,6 +21,7 @@ import frame  # noqa: F401  (its paths)
 
 import harness
 import internet_lab
+import process_tree
 from internet_lab import Server
 
 STAGE = "CAISSON_GATEWAY_SECRETS_STAGE"
@@ -281,6 +285,105 @@ print(repr(found.replace("\\n", " ")) if any(mine in open(f, errors="replace").r
                 return file.read()
         except OSError:
             return b""
+
+    # ---- sandboxes that outlive whoever made them ----
+
+    @contextlib.contextmanager
+    def detached(self, caller, policy=POLICY):
+        audit = pathlib.Path(caller.home) / "audit.jsonl"
+        audit.unlink(missing_ok=True)
+        net = str(caller.write("net.yaml", policy, 0o644))
+        made = caller.caisson("run", "-d", "--image", "host", "--audit", str(audit), "--net", net, "--", "sleep", "300", env={"CANARY": VALUE})
+        self.assertEqual(made.returncode, 0, made)
+        try:
+            yield made.out.strip()
+        finally:
+            caller.caisson("kill", made.out.strip())
+        self.assertNotIn("anaryCANARY", audit.read_text())
+
+    def inside(self, caller, sandbox, script):
+        done = caller.caisson("exec", sandbox, "--", "python3", "-c", PYTHON + script)
+        self.assertEqual(done.returncode, 0, done)
+        return done.out.splitlines()
+
+    ASK = 'print(*request("api.example.com", "/plain", headers={"Authorization": "Bearer " + token})[::2])'
+
+    def children(self, name):
+        return [pid for pid, _, _ in process_tree.descendants(os.getpid())
+                if self.read(f"/proc/{pid}/comm").strip() == name and self.read(f"/proc/{pid}/maps")]  # no zombie has these
+
+    def memory_of(self, pid):
+        text = b""
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+            for line in maps:
+                first, last = (int(number, 16) for number in re.match("([0-9a-f]+)-([0-9a-f]+) r", line + " r").groups()) if " r" in line else (0, 0)
+                with contextlib.suppress(OSError, OverflowError, ValueError):
+                    memory.seek(first)
+                    text += memory.read(last - first)
+        return text
+
+    def test_a_detached_sandbox_has_its_secrets_also_from_the_next_gateway(self):
+        for caller in self.each_caller():
+            with self.detached(caller) as sandbox:
+                self.assertEqual(self.children(b"caisson-gateway"), [], "nothing has been sent yet")
+                self.assertEqual(self.inside(caller, sandbox, self.ASK), ["200 "])
+                self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", self.received("good"))
+                os.kill(self.children(b"caisson-gateway")[0], signal.SIGKILL)
+                self.assertTrue(harness.wait_until(lambda: self.children(b"caisson-gateway") == [], 5))
+                self.servers["good"].forget()
+                said = []
+                self.assertTrue(harness.wait_until(lambda: said.append(self.inside(caller, sandbox, self.ASK)) or said[-1] == ["200 "], 20), said)
+                self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", self.received("good"))
+
+    def test_who_keeps_the_sandbox_does_not_know_the_value(self):
+        for caller in self.each_caller():
+            with self.detached(caller) as sandbox:
+                self.assertEqual(self.inside(caller, sandbox, self.ASK), ["200 "])
+                keepers = self.children(b"caisson-launche") + self.children(b"caisson-superv")
+                self.assertGreaterEqual(len(keepers), 2)
+                for pid in keepers:
+                    text = self.memory_of(pid)
+                    self.assertGreater(len(text), 1 << 16)
+                    self.assertNotIn(b"anaryCANARY", text)
+                    # What could open it neither.
+                    self.assertNotIn(b"PRIVATE KEY", text)
+                for pid in self.children(b"caisson-superv"):
+                    files = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+                    self.assertEqual([name for name in files if "keys" in name], [])
+                self.assertIn(b"anaryCANARY", self.memory_of(self.children(b"caisson-gateway")[0]), "the search finds what is there")
+
+    def test_a_policy_without_a_secret_revokes_it_and_no_policy_widens_it(self):
+        for caller in self.each_caller():
+            with self.detached(caller) as sandbox:
+                wider = POLICY.replace("    hosts: [api.example.com]\n", "    hosts: [api.example.com, evil.example.org]\n")
+                # Before a gateway runs, and while one does.
+                for _ in range(2):
+                    done = caller.caisson("policy", "apply", sandbox, str(caller.write("wider.yaml", wider, 0o644)))
+                    self.assertEqual(done.returncode, 125, done)
+                    self.assertIn("another rule for it", done.err)
+                    self.assertEqual(self.inside(caller, sandbox, self.ASK), ["200 "])
+                same = POLICY.replace("{id: api,", "{id: still,")
+                self.assertEqual(caller.caisson("policy", "apply", sandbox, str(caller.write("same.yaml", same, 0o644))).returncode, 0)
+                self.assertEqual(self.inside(caller, sandbox, self.ASK), ["200 "])
+                self.servers["good"].forget()
+                without = POLICY[:POLICY.index("secrets:")].replace("hosts: [api.example.com]}", "hosts: [api.example.com], tls: inspect}", 1)
+                self.assertEqual(caller.caisson("policy", "apply", sandbox, str(caller.write("without.yaml", without, 0o644))).returncode, 0)
+                self.assertEqual(self.inside(caller, sandbox, "print(why(request('api.example.com', headers={'Authorization': token})))"),
+                                 ["(403, 'secret_revoked')"])
+                self.assertEqual(self.received("good"), b"")
+
+    def test_tls_is_inspected_only_where_the_sandbox_was_made_so(self):
+        inspects = "rules: [{hosts: [also.example.com], tls: inspect}]"
+        for caller in self.each_caller():
+            made = caller.caisson("run", "-d", "--image", "host", "--net", "allow:also.example.com", "--", "sleep", "300")
+            done = caller.caisson("policy", "apply", made.out.strip(), str(caller.write("net.yaml", inspects, 0o644)))
+            self.assertEqual(done.returncode, 125, done)
+            self.assertIn("made with a policy that inspects no TLS", done.err)
+            caller.caisson("kill", made.out.strip())
+            with self.detached(caller, inspects) as sandbox:
+                script = PYTHON.replace('os.environ["GH_TOKEN"]', '""') + 'print(request("also.example.com", "/quiet")[:2])'
+                done = caller.caisson("exec", sandbox, "--", "python3", "-c", script)
+                self.assertEqual(done.out, "(200, 'ok')\n", done)
 
     # ---- what cannot be ----
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <utility>
 
 #include "base/json.h"
@@ -24,6 +25,7 @@ constexpr std::size_t kMostRules = 10, kMostHeaders = 20, kMostHeaderValue = 819
 // More do not fit into a policy that can be changed while it holds.
 constexpr std::size_t kMostPieces = 2048;
 constexpr std::string_view kAllTraffic = "0.0.0.0/0";
+constexpr std::string_view kHidden = "***";
 
 bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -88,8 +90,24 @@ bool is_host_mask(std::string_view text) {
   return is_domain(without_port(host)) || is_address_range(without_port(host));
 }
 
+// What a value refers to: TEXT${e2b.secrets.NAME}.
+Status read_reference(HeaderRule& header, const std::string& path) {
+  constexpr std::string_view kBegin = "${e2b.", kSecret = "${e2b.secrets.";
+  const std::size_t at = header.value.find(kBegin);
+  if (at == std::string::npos) return {};
+  const std::string_view reference = std::string_view(header.value).substr(at);
+  const std::size_t end = reference.find('}');
+  if (!reference.starts_with(kSecret) || end + 1 != reference.size())
+    return fail(
+        wrong(path, quote(header.value),
+              "a text, or one that ends with ${e2b.secrets.NAME} and has no other reference"));
+  header.prefix = header.value.substr(0, at);
+  header.secret = reference.substr(kSecret.size(), end - kSecret.size());
+  return {};
+}
+
 // One transform: {"headers":{…}}.
-Status check_transform(const Object& rule) {
+Status read_transform(const Object& rule, std::string_view domain, Network& network) {
   TRY_ASSIGN(const auto transform, rule.object("transform"));
   if (!transform.has_value()) return {};
   TRY_ASSIGN(const auto headers,
@@ -105,15 +123,18 @@ Status check_transform(const Object& rule) {
     if (std::ranges::any_of(value, [](char c) { return c == '\r' || c == '\n' || c == '\0'; })) {
       return fail(wrong(policy::key_below(path, name), quote(value), "the value of a header"));
     }
+    HeaderRule header{.domain = std::string(domain), .name = name, .value = value};
+    TRY(read_reference(header, policy::key_below(path, name)));
+    network.headers.push_back(std::move(header));
   }
   return {};
 }
 
-Result<bool> parse_rules(const Object& network) {
-  TRY_ASSIGN(const auto rules, network.object("rules"));
-  if (!rules.has_value()) return false;
+Status read_rules(const Object& object, Network& network) {
+  TRY_ASSIGN(const auto rules, object.object("rules"));
+  if (!rules.has_value()) return {};
   const json::Value::Object& members = *rules->value().as_object();
-  const std::string path = network.path_of("rules");
+  const std::string path = object.path_of("rules");
   if (members.size() > kMostRules) {
     return fail(wrong(path, std::to_string(members.size()) + " domains",
                       "at most " + std::to_string(kMostRules)));
@@ -124,9 +145,12 @@ Result<bool> parse_rules(const Object& network) {
     }
     TRY_ASSIGN(const auto list, rules->objects(member.key, 1));
     if (!list.has_value()) continue;
-    for (const Object& rule : *list) TRY(check_transform(rule));
+    for (const Object& rule : *list) TRY(read_transform(rule, without_port(member.key), network));
   }
-  return !members.empty();
+  if (network.headers.size() > policy::kMaxSecrets)
+    return fail(wrong(path, std::to_string(network.headers.size()) + " headers in all",
+                      "at most " + std::to_string(policy::kMaxSecrets)));
+  return {};
 }
 
 // {"address":"HOST:PORT","username":…,"password":…}; null: none.
@@ -174,6 +198,26 @@ json::Value texts(const std::vector<std::string>& list) {
   json::Value values = json::Value::array();
   for (const std::string& text : list) values.push(text);
   return values;
+}
+
+// As they were asked for, but with a text in place of each value that may be secret.
+json::Value rules_of(const std::vector<HeaderRule>& headers) {
+  std::map<std::string, json::Value> by_domain;
+  for (const HeaderRule& header : headers) {
+    auto& set = by_domain.try_emplace(header.domain, json::Value::object()).first->second;
+    set.set(header.name, header.secret.empty() ? std::string(kHidden) : header.value);
+  }
+  json::Value rules = json::Value::object();
+  for (auto& [domain, headers_of_it] : by_domain) {
+    json::Value transform = json::Value::object();
+    transform.set("headers", std::move(headers_of_it));
+    json::Value rule = json::Value::object();
+    rule.set("transform", std::move(transform));
+    json::Value list = json::Value::array();
+    list.push(std::move(rule));
+    rules.set(domain, std::move(list));
+  }
+  return rules;
 }
 
 // `from` without `what`: the halves beside it, from the largest to the smallest.
@@ -249,6 +293,25 @@ Status add_denied(const Network& network, policy::NetworkPolicy& made) {
   return {};
 }
 
+// No name of a team's secret begins so.
+std::string name_of_value(std::size_t index) {
+  return ".rules-" + std::to_string(index);
+}
+
+void add_headers(const std::vector<HeaderRule>& headers, policy::NetworkPolicy& made) {
+  for (std::size_t index = 0; index < headers.size(); ++index) {
+    const HeaderRule& header = headers[index];
+    const bool plain = header.secret.empty();
+    policy::SecretRule& rule = made.secrets.emplace_back();
+    rule.name = "rules-" + std::to_string(index);
+    rule.source = {.kind = policy::SecretSource::Kind::kVault,
+                   .text = plain ? name_of_value(index) : header.secret};
+    rule.hosts = {header.domain};
+    rule.inject =
+        policy::SecretInjection{.header = header.name, .prefix = header.prefix, .scrub = !plain};
+  }
+}
+
 // What making and changing have in common.
 Status read_egress(const Object& object, Network& network) {
   TRY_ASSIGN(auto allow, object.texts("allowOut", kMostAddresses, kMostHost + 2));
@@ -275,7 +338,7 @@ Status read_egress(const Object& object, Network& network) {
         Error::invalid("When specifying allowed domains in allow out, you must include "
                        "'ALL_TRAFFIC' in deny out to block all other traffic."));
   }
-  TRY_ASSIGN(network.has_rules, parse_rules(object));
+  TRY(read_rules(object, network));
   TRY_ASSIGN(network.has_proxy, parse_proxy(object));
   return {};
 }
@@ -310,7 +373,7 @@ Result<Network> parse_network_update(const Object& body) {
 
 Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                                                        const Egress& egress) {
-  const char* wish = network.has_rules                              ? "rules"
+  const char* wish = !network.headers.empty() && !egress.exists     ? "rules"
                      : network.has_proxy                            ? "egressProxy"
                      : !network.allow_out.empty() && !egress.exists ? "allowOut"
                                                                     : nullptr;
@@ -328,10 +391,22 @@ Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
     made.unmatched = policy::NetworkDefault::kAllowPublic;
     TRY(add_denied(network, made));
   }
+  add_headers(network.headers, made);
   // What it says of itself is of no use to a client, whose words were others.
   auto compiled = policy::CompiledNetwork::compile(made);
   if (!compiled.has_value()) return fail(Error::invalid(compiled.error().message()));
   return made;
+}
+
+std::vector<fleet::GivenSecret> values_of(const Network& network) {
+  std::vector<fleet::GivenSecret> values;
+  for (std::size_t index = 0; index < network.headers.size(); ++index) {
+    const HeaderRule& header = network.headers[index];
+    if (header.secret.empty())
+      values.push_back({.name = name_of_value(index),
+                        .value = std::make_shared<const SecretValue>(header.value)});
+  }
+  return values;
 }
 
 std::string network_fields(const Network& network, const Egress& egress) {
@@ -341,6 +416,7 @@ std::string network_fields(const Network& network, const Egress& egress) {
   fields.set("allowInternetAccess", network.internet && egress.exists && !closed);
   fields.set("allowOut", texts(network.allow_out));
   fields.set("denyOut", texts(network.deny_out));
+  if (!network.headers.empty()) fields.set("rules", rules_of(network.headers));
   return json::serialize(fields);
 }
 
@@ -354,6 +430,8 @@ void add_network(json::Value& body, const fleet::SandboxView& view) {
     const bool says = list != nullptr && list->as_array() != nullptr && !list->as_array()->empty();
     if (says) network.set(key, *list);
   }
+  const json::Value* rules = fields.has_value() ? fields->find("rules") : nullptr;
+  if (rules != nullptr) network.set("rules", *rules);
   body.set("network", std::move(network));
   const json::Value* internet = fields.has_value() ? fields->find("allowInternetAccess") : nullptr;
   if (internet != nullptr) body.set("allowInternetAccess", *internet);

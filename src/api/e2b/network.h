@@ -2,8 +2,9 @@
 //
 // There what is allowed goes before what is denied, and what is neither may be reached; with us a
 // rule that denies wins. So what is allowed is cut out of what is denied, and where all is denied
-// the rest is left away. The floor stays where it is, whatever is allowed. What this server does
-// not hold (rules, egressProxy) is refused rather than left away. Pure functions.
+// the rest is left away. The floor stays where it is, whatever is allowed. Headers that rules set
+// are injected secrets of ours, whose values go into no database; answers may have them, as there.
+// What this server does not hold (egressProxy) is refused rather than left away. Pure functions.
 #pragma once
 
 #include <caisson/network.h>
@@ -17,12 +18,22 @@
 
 namespace caisson::api::e2b {
 
+// A header that is set in requests to a domain.
+struct HeaderRule {
+  std::string domain;  // or *.DOMAIN
+  std::string name;
+  std::string value;  // perhaps with ${e2b.secrets.NAME} as its end
+  // What of `value` stands before that, and NAME; empty: the value is a plain text.
+  std::string prefix, secret;
+};
+
 struct Network {
   bool public_traffic = true;
   std::string mask_request_host;  // empty: the host that was asked for
   bool internet = true;
   std::vector<std::string> allow_out, deny_out;
-  bool has_rules = false, has_proxy = false;
+  std::vector<HeaderRule> headers;
+  bool has_proxy = false;
 };
 
 // Of a body that makes a sandbox: its `network` and `allow_internet_access`.
@@ -35,7 +46,10 @@ Result<Network> parse_network_update(const Object& body);
 // invalid_argument, of names and ranges that no rule can have.
 Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                                                        const Egress& egress);
-// What was asked for, as view().network has it; and the members of a body that tell it again.
+// The values of the headers that are plain texts; those of secrets are the vault's.
+std::vector<fleet::GivenSecret> values_of(const Network& network);
+// What was asked for, without values of headers, as view().network has it; and the members of a
+// body that tell it again.
 std::string network_fields(const Network& network, const Egress& egress);
 void add_network(json::Value& body, const fleet::SandboxView& view);
 

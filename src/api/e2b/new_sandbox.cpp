@@ -111,6 +111,7 @@ Result<fleet::NewSandbox> parse_new_sandbox(const json::Value& value, Dialect di
   }
   TRY_ASSIGN(wanted.network, policy_of(network, egress));
   wanted.network_fields = network_fields(network, egress);
+  wanted.secrets = values_of(network);
   // A client starts its MCP gateway itself, by a command; all that we do is see that it is an
   // object.
   TRY_ASSIGN([[maybe_unused]] const auto mcp, body.object("mcp"));

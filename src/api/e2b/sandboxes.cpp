@@ -144,8 +144,8 @@ io::Async<Result<Answer>> set_network(Call& call) {
   CO_TRY_ASSIGN(auto policy, policy_of(network, egress));
   // A sandbox without any network has held all of it from its start.
   if (policy.has_value())
-    CO_TRY(co_await call.backend.fleet.set_network(call.team, id, std::move(*policy),
-                                                   network_fields(network, egress)));
+    CO_TRY(co_await call.backend.fleet.set_network(
+        call.team, id, std::move(*policy), network_fields(network, egress), values_of(network)));
   co_return Answer::empty(204);
 }
 

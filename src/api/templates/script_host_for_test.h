@@ -79,7 +79,8 @@ class ScriptHost final : public maker::Host {
     return trimmed.size();
   }
 
-  Result<maker::Made> make(const maker::Recipe& recipe) override {
+  using maker::Host::make;
+  Result<maker::Made> make(const maker::Recipe& recipe, int) override {
     const std::lock_guard lock(mutex_);
     asked_for.push_back(recipe);
     return fail(Error::precondition("this host makes no sandboxes now"));

@@ -152,7 +152,7 @@ io::Async<Result<Answer>> set_network(Call& call) {
   if (!found->view().has_network)
     co_return fail(Error::precondition("the sandbox was made without a network"));
   CO_TRY(co_await call.backend.fleet.set_network(call.team, call.parameter(0), std::move(network),
-                                                 "{}"));
+                                                 "{}", {}));
   co_return shown(call);
 }
 

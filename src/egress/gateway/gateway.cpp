@@ -30,6 +30,25 @@ http::Limits http_limits() {
   return limits;
 }
 
+// The second ones, with what answers may still have of the first; of those that are no more the
+// placeholders stay known.
+std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
+                                     std::vector<SecretEntry> after) {
+  for (const SecretEntry& old : before) {
+    const auto now = std::ranges::find(after, old.rule.name,
+                                       [](const SecretEntry& entry) { return entry.rule.name; });
+    if (now == after.end()) {
+      if (after.size() < policy::kMaxSecrets) after.push_back(old);
+      continue;
+    }
+    now->old_values = old.old_values;
+    const bool changed = old.value && (!now->value || old.value->bytes() != now->value->bytes());
+    if (changed) now->old_values.push_back(old.value);
+    if (now->old_values.size() > kMostOldValues) now->old_values.erase(now->old_values.begin());
+  }
+  return after;
+}
+
 }  // namespace
 
 Gateway::State::State(io::Loop& on, GatewayOptions given)
@@ -97,9 +116,27 @@ std::uint64_t Gateway::revision() const {
   return state_->revision;
 }
 
-void Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
+Status Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
+  return change(std::move(policy), state_->options.secrets);
+}
+
+Status Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy,
+                       std::vector<SecretEntry> secrets) {
+  TRY(check_same_rules(policy->values(), secrets));
+  return change(std::move(policy), followed_by(state_->options.secrets, std::move(secrets)));
+}
+
+Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
+                       std::vector<SecretEntry> secrets) {
   State& state = *state_;
+  TRY(check_same_rules(policy->values(), secrets));
+  TRY(SecretRules::create(secrets));
+  if (policy::inspects(policy->values()) && state.options.authority == nullptr)
+    return fail(Error::invalid(
+        "network: this sandbox was made with a policy that inspects no TLS, so that it trusts no "
+        "certificate of its gateway; allowed are rules with tls: splice or plaintext"));
   state.options.policy = std::move(policy);
+  state.options.secrets = std::move(secrets);
   state.compile_secrets();
   state.meter.set_limits(state.options.policy->values().limits);
   ++state.revision;
@@ -107,6 +144,19 @@ void Gateway::update(std::shared_ptr<const policy::CompiledNetwork> policy) {
   for (const State::Open& open : state.open) {
     if (!open.still_allowed(*state.options.policy)) open.stream->end_for("policy_update");
   }
+  return {};
+}
+
+Status check_same_rules(const policy::NetworkPolicy& policy, std::span<const SecretEntry> secrets) {
+  for (const policy::SecretRule& rule : policy.secrets) {
+    const auto same = [&](const SecretEntry& entry) { return entry.rule == rule; };
+    if (std::ranges::any_of(secrets, same)) continue;
+    return fail(Error::invalid(
+        "network.secrets." + rule.name +
+        ": found a secret that is not one of the sandbox's, or another rule for it; allowed is the "
+        "rule that it was given with, or none"));
+  }
+  return {};
 }
 
 void Gateway::State::compile_secrets() {

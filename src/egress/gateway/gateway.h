@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,13 @@ class Gateway {
   io::Async<void> wait_ended(io::Clock::time_point until);
 
   // From now on this policy holds; connections that it denies are reset. A secret that it has no
-  // more is revoked; one that is new to the gateway has no value, and so no placeholder.
-  void update(std::shared_ptr<const policy::CompiledNetwork> policy);
+  // more is revoked. Error: invalid_argument, and the one before holds, where its secrets are not
+  // those that the gateway has: what a secret may do is said with its value.
+  Status update(std::shared_ptr<const policy::CompiledNetwork> policy);
+  // The same with other secrets, or with other values for them; answers are without the old ones
+  // too.
+  Status update(std::shared_ptr<const policy::CompiledNetwork> policy,
+                std::vector<SecretEntry> secrets);
   GatewayCounts counts() const;
   std::uint64_t revision() const;  // how many policies it has had
 
@@ -74,7 +80,12 @@ class Gateway {
   explicit Gateway(std::shared_ptr<State> state);
 
  private:
+  Status change(std::shared_ptr<const policy::CompiledNetwork> policy,
+                std::vector<SecretEntry> secrets);
   std::shared_ptr<State> state_;
 };
+
+// Error: invalid_argument, for a secret of the policy that is not among these just as it is there.
+Status check_same_rules(const policy::NetworkPolicy& policy, std::span<const SecretEntry> secrets);
 
 }  // namespace caisson::egress

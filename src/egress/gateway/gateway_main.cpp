@@ -5,9 +5,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,8 +22,10 @@
 #include "egress/audit_file.h"
 #include "egress/confine.h"
 #include "egress/gateway/gateway.h"
+#include "egress/gateway/keys.h"
 #include "egress/report.h"
 #include "egress/secrets/placeholder.h"
+#include "egress/secrets/sealed.h"
 #include "io/stream.h"
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
@@ -49,10 +55,12 @@ struct Started {
   std::shared_ptr<io::Authority> authority;
   std::shared_ptr<io::TlsTrust> trust;
   std::vector<SecretEntry> secrets;
+  // Of a sandbox that outlives its maker and inspects TLS; empty otherwise.
+  SecretValue sealing;
 };
 
-void say(char kind, std::string_view text) {
-  (void)sys::send_message(kGatewayControlFd, kind + std::string(text), {});
+void say(char kind, std::string_view text, std::span<const int> descriptors = {}) {
+  (void)sys::send_message(kGatewayControlFd, kind + std::string(text), descriptors);
 }
 
 // `fixed`: whoever started us holds the floor fixed, whatever is said here.
@@ -65,10 +73,23 @@ Result<std::shared_ptr<const policy::CompiledNetwork>> compiled(std::string_view
 // Before it is shut in, where it can still read whom this host trusts. Whoever makes the sandbox
 // waits for the certificate alone.
 Status prepare_to_inspect(Started& started) {
-  if (!policy::inspects(started.policy->values())) return {};
-  TRY_ASSIGN(started.authority, io::Authority::make("Caisson sandbox " + started.sandbox));
-  say(kGatewayAuthority, started.authority->certificate());
+  const bool keyed = !started.sealing.bytes().empty();
+  if (!keyed && !policy::inspects(started.policy->values())) return {};
+  if (!keyed) {
+    TRY_ASSIGN(started.authority, io::Authority::make("Caisson sandbox " + started.sandbox));
+    say(kGatewayAuthority, started.authority->certificate());
+  }
   TRY_ASSIGN(started.trust, io::TlsTrust::load_bundle());
+  return {};
+}
+
+// What was sealed for this sandbox when it was made, or since.
+Status unseal_secrets(Started& started, std::string_view sealed) {
+  if (!sealed.empty()) {
+    TRY_ASSIGN(started.secrets, unseal(started.sealing.bytes(), sealed));
+  }
+  TRY(check_same_rules(started.policy->values(), started.secrets));
+  TRY(SecretRules::create(started.secrets));
   return {};
 }
 
@@ -81,7 +102,7 @@ Status receive_secrets(Started& started) {
     SecretEntry entry{.rule = rule};
     entry.value = std::make_shared<const SecretValue>(std::string_view(message.bytes).substr(1));
     wipe(message.bytes);
-    TRY_ASSIGN(entry.placeholder, make_placeholder(rule.shape, entry.value->bytes(), random_bytes));
+    TRY_ASSIGN(entry.placeholder, placeholder_of(rule, entry.value->bytes(), random_bytes));
     say(kGatewayPlaceholder, entry.placeholder);
     started.secrets.push_back(std::move(entry));
   }
@@ -90,22 +111,67 @@ Status receive_secrets(Started& started) {
   return {};
 }
 
-Result<Started> receive_start(bool fixed) {
+// The descriptors behind the policy's, by their letters.
+Status take_descriptors(sys::Message& first, Started& started) {
+  const std::size_t end = std::min(first.bytes.find('\n'), first.bytes.size());
+  const std::string letters = first.bytes.substr(std::min(end + 1, first.bytes.size()));
+  started.sandbox = first.bytes.substr(0, end);
+  if (first.descriptors.size() != 1 + letters.size())
+    return fail(Error::internal("the start has other descriptors than it says"));
+  for (std::size_t at = 0; at < letters.size(); ++at) {
+    Fd& descriptor = first.descriptors[1 + at];
+    if (letters[at] == kGatewayRecords) {
+      started.audit = std::move(descriptor);
+      TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
+    } else if (letters[at] == kGatewayKeys) {
+      TRY_ASSIGN(SandboxKeys keys, read_keys(descriptor.get()));
+      started.sealing = std::move(keys.sealing);
+      started.authority = std::move(keys.authority);
+    } else {
+      return fail(Error::internal("the start has a descriptor that nobody knows"));
+    }
+  }
+  return {};
+}
+
+// Keys for the gateways that come, with what this one was given.
+Status keep(const Started& started) {
+  if (started.authority == nullptr)
+    return fail(Error::invalid("a policy that does not inspect TLS needs no keys"));
+  const SecretValue sealing = make_sealing_key();
+  std::string sealed;
+  if (!started.secrets.empty()) {
+    TRY_ASSIGN(sealed, seal(sealing.bytes(), started.secrets));
+  }
+  if (sealed.size() > kMostLivePolicy)
+    return fail(Error::exhausted("the secrets take " + std::to_string(sealed.size()) +
+                                 " bytes when they are sealed; allowed are at most " +
+                                 std::to_string(kMostLivePolicy)));
+  TRY_ASSIGN(const Fd keys, write_keys(sealing.bytes(), *started.authority));
+  say(kGatewayKept, sealed, std::array{keys.get()});
+  return {};
+}
+
+// nullopt: it was asked for keys, and that was all.
+Result<std::optional<Started>> receive_start(bool fixed) {
   TRY_ASSIGN(sys::Message first, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
-  if (first.descriptors.empty() || first.descriptors.size() > 2)
-    return fail(Error::internal("the start has not one or two descriptors"));
+  if (first.descriptors.empty()) return fail(Error::internal("the start has no policy"));
   Started started;
-  started.sandbox = std::move(first.bytes);
   started.fixed_floor = fixed;
   TRY_ASSIGN(const std::string text, sys::read_again(first.descriptors[0].get(), kMostPolicy));
-  TRY_ASSIGN(started.policy, compiled(text, fixed));
-  if (first.descriptors.size() > 1) {
-    started.audit = std::move(first.descriptors[1]);
-    TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
-  }
-  TRY(receive_secrets(started));
+  const PolicyText parts = split_policy(text);
+  TRY_ASSIGN(started.policy, compiled(parts.policy, fixed));
+  TRY(take_descriptors(first, started));
+  if (started.sealing.bytes().empty())
+    TRY(receive_secrets(started));
+  else
+    TRY(unseal_secrets(started, parts.sealed));
   TRY(prepare_to_inspect(started));
   TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
+  if (second.bytes.starts_with(kGatewayKeep)) {
+    TRY(keep(started));
+    return std::nullopt;
+  }
   if (second.descriptors.size() != kGatewaySockets)
     return fail(Error(Code::kCancelled, "whoever started the gateway wants it no more"));
   started.sockets = {.tcp = std::move(second.descriptors[0]),
@@ -129,10 +195,24 @@ Status shut_in(const Started& started, int parent) {
   return confine(how);
 }
 
+// What is said of a gateway once it serves.
+struct Orders {
+  bool fixed_floor = false;
+  SecretValue sealing;
+};
+
+Status change(Gateway& gateway, const Orders& orders, std::string_view text) {
+  const PolicyText parts = split_policy(text);
+  TRY_ASSIGN(auto policy, compiled(parts.policy, orders.fixed_floor));
+  if (parts.sealed.empty()) return gateway.update(std::move(policy));
+  TRY_ASSIGN(std::vector<SecretEntry> secrets, unseal(orders.sealing.bytes(), parts.sealed));
+  return gateway.update(std::move(policy), std::move(secrets));
+}
+
 // Takes policies that are to hold from now on, until the other end of the control socket is shut
 // down or gone.
 io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gateway,
-                              bool fixed_floor) {
+                              const Orders& orders) {
   std::vector<char> order(kMostGatewayMessage);
   for (;;) {
     // Each read is one message, since the socket keeps them apart.
@@ -140,13 +220,11 @@ io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gate
     if (size.value_or(0) == 0) break;
     const std::string_view text(order.data(), *size);
     if (!text.starts_with(kGatewayUpdate)) break;
-    auto policy = compiled(text.substr(1), fixed_floor);
-    if (policy.has_value()) {
-      gateway.update(std::move(*policy));
+    const Status changed = change(gateway, orders, text.substr(1));
+    if (changed.has_value())
       say(kGatewayUpdated, "");
-    } else {
-      say(kGatewayRefused, policy.error().message());
-    }
+    else
+      say(kGatewayRefused, changed.error().message());
   }
   loop.stop();
 }
@@ -198,16 +276,18 @@ Result<AuditFile> take_audit(Fd file, Fd reader) {
 }
 
 Status serve(Started started) {
+  // While what fails can still be said.
+  TRY_ASSIGN(AuditFile audit,
+             take_audit(std::move(started.audit), std::move(started.audit_reader)));
   io::Loop loop(kThreads);
   TRY_ASSIGN(const std::unique_ptr<io::Stream> control, io::adopt(loop, Fd(kGatewayControlFd)));
   Report report;
+  const Orders orders{.fixed_floor = started.fixed_floor, .sealing = std::move(started.sealing)};
   GatewayOptions options{.sandbox = started.sandbox,
                          .policy = std::move(started.policy),
                          .authority = std::move(started.authority),
                          .trust = std::move(started.trust),
                          .secrets = std::move(started.secrets)};
-  TRY_ASSIGN(AuditFile audit,
-             take_audit(std::move(started.audit), std::move(started.audit_reader)));
   options.record = [&](const AuditRecord& record, const std::string& line) {
     add_to_report(record, report);
     audit.write(record.kind, line);
@@ -216,7 +296,7 @@ Status serve(Started started) {
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
   audit.write(AuditKind::kBegin, edge_line(AuditKind::kBegin, started.sandbox, 1, {}));
   say(kGatewayReady, "");
-  loop.spawn(follow_orders(loop, *control, *gateway, started.fixed_floor));
+  loop.spawn(follow_orders(loop, *control, *gateway, orders));
   loop.run();
   // Connections that were open are recorded as they end.
   gateway->end();
@@ -232,9 +312,10 @@ Status serve(Started started) {
 }
 
 Status run(int parent, bool fixed_floor) {
-  TRY_ASSIGN(Started started, receive_start(fixed_floor));
-  TRY(shut_in(started, parent));
-  return serve(std::move(started));
+  TRY_ASSIGN(std::optional<Started> started, receive_start(fixed_floor));
+  if (!started) return {};
+  TRY(shut_in(*started, parent));
+  return serve(*std::move(started));
 }
 
 }  // namespace

@@ -188,21 +188,45 @@ std::shared_ptr<io::TlsTrust> trust_in(const io::Authority& authority) {
   return *trust;
 }
 
-TEST(Gateway, TlsThatIsToBeOpenedIsRefusedWithoutAnAuthority) {
+TEST(Gateway, APolicyThatOpensTlsIsRefusedWithoutAnAuthority) {
   io::Loop loop(1);
-  const std::shared_ptr<io::Authority> other = *io::Authority::make("other");
   std::unique_ptr<Made> made = make_gateway(loop);
-  auto body = [&]() -> Async<void> {
-    made->gateway->update(compiled(to_inspect(*made, policy::TlsMode::kInspect)));
-    auto wire = co_await io::connect_tcp(loop, made->address);
-    const auto opened =
-        co_await io::connect_tls(loop, std::move(*wire), "up.example.com", trust_in(*other));
-    EXPECT_FALSE(opened.has_value());
-    EXPECT_TRUE(opened.error().message().contains("alert internal error"))
-        << opened.error().message();
-  };
-  io::run_on(loop, body);
-  EXPECT_EQ(made->reasons, (std::vector<std::string>{"update", "no_authority"}));
+  const Status set = made->gateway->update(compiled(to_inspect(*made, policy::TlsMode::kInspect)));
+  EXPECT_FALSE(set.has_value());
+  EXPECT_TRUE(set.error().message().contains("inspects no TLS")) << set.error().message();
+  EXPECT_EQ(made->gateway->revision(), 1u);
+}
+
+SecretEntry entry_of(const policy::SecretRule& rule, std::string_view value, char placeholder) {
+  return {.rule = rule,
+          .placeholder = std::string(32, placeholder),
+          .value = std::make_shared<const SecretValue>(value)};
+}
+
+TEST(Gateway, ASecretMayOnlyDoWhatWasSaidWithItsValue) {
+  io::Loop loop(1);
+  std::unique_ptr<Made> made = make_gateway(loop, "127.0.0.1:0", *io::Authority::make("sb1"));
+  policy::NetworkPolicy values = to_inspect(*made, policy::TlsMode::kInspect);
+  policy::SecretRule rule;
+  rule.name = "gh";
+  rule.source = {.kind = policy::SecretSource::Kind::kVault, .text = "gh"};
+  rule.hosts = {"up.example.com"};
+  values.secrets = {rule};
+  EXPECT_FALSE(made->gateway->update(compiled(values)).has_value()) << "it has no value";
+  Gateway& gateway = *made->gateway;
+  EXPECT_FALSE(gateway.update(compiled(values), {entry_of(rule, "short", 'a')}).has_value());
+  EXPECT_TRUE(gateway.update(compiled(values), {entry_of(rule, "the value 1", 'a')}).has_value());
+  EXPECT_TRUE(gateway.update(compiled(values)).has_value());
+  values.secrets[0].hosts.push_back("*.example.com");
+  const Status wider = gateway.update(compiled(values));
+  EXPECT_FALSE(wider.has_value());
+  EXPECT_TRUE(wider.error().message().contains("another rule for it")) << wider.error().message();
+  // The rule comes with the value, or it does not hold.
+  EXPECT_FALSE(gateway.update(compiled(values), {entry_of(rule, "the value 2", 'a')}).has_value());
+  const policy::SecretRule widened = values.secrets[0];
+  EXPECT_TRUE(
+      gateway.update(compiled(values), {entry_of(widened, "the value 2", 'a')}).has_value());
+  EXPECT_EQ(gateway.revision(), 4u);
 }
 
 TEST(Gateway, WhatWasOpenedEndsWithThePolicyThatOpenedIt) {

@@ -48,8 +48,8 @@ SecretPassage::SecretPassage(std::shared_ptr<const SecretRules> rules, policy::H
     : rules_(std::move(rules)), host_(std::move(host)), channel_(channel) {}
 
 bool SecretPassage::is_served() const {
-  return std::ranges::any_of(rules_->all(),
-                             [&](const Secret& secret) { return secret.serves(host_); });
+  return std::ranges::any_of(
+      rules_->all(), [&](const Secret& secret) { return secret.scrubs() && secret.serves(host_); });
 }
 
 Error SecretPassage::keep(SecretRefusal refusal) {

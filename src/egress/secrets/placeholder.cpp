@@ -72,16 +72,43 @@ Result<std::string> aws(std::size_t length, const RandomBytes& random) {
 
 }  // namespace
 
-Status check_secret_value(std::string_view value) {
-  if (value.size() < kLeastSecret || value.size() > kMostSecret)
+namespace {
+
+Status check_bytes(std::string_view value, std::size_t least) {
+  if (value.size() < least || value.size() > kMostSecret)
     return fail(Error::invalid("the secret's value has " + std::to_string(value.size()) +
-                               " bytes; allowed are 8 to 4096"));
+                               " bytes; allowed are " + std::to_string(least) + " to 4096"));
   const auto bad = std::ranges::find_if(
       value, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
   if (bad == value.end()) return {};
   return fail(Error::invalid("byte " + std::to_string(bad - value.begin() + 1) +
                              " of the secret's value is a control character (a line end, "
                              "perhaps); allowed is a value without any"));
+}
+
+bool is_open(const policy::SecretRule& rule) {
+  return rule.inject.has_value() && !rule.inject->scrub;
+}
+
+}  // namespace
+
+Status check_secret_value(std::string_view value) {
+  return check_bytes(value, kLeastSecret);
+}
+
+Status check_open_value(std::string_view value) {
+  return check_bytes(value, 1);
+}
+
+Status check_value_of(const policy::SecretRule& rule, std::string_view value) {
+  return is_open(rule) ? check_open_value(value) : check_secret_value(value);
+}
+
+Result<std::string> placeholder_of(const policy::SecretRule& rule, std::string_view value,
+                                   const RandomBytes& random) {
+  TRY(check_value_of(rule, value));
+  if (is_open(rule)) return random_text(kWithoutShape, random);
+  return make_placeholder(rule.shape, value, random);
 }
 
 Result<std::string> make_placeholder(const policy::SecretShape& shape, std::string_view value,

@@ -25,6 +25,10 @@ inline constexpr std::size_t kMostSecret = 4096;
 // 8 to 4096 bytes without control characters (which would end a header). Error: invalid_argument;
 // it says nothing of the value but its length and where the character is.
 Status check_secret_value(std::string_view value);
+// The same of a value that answers may have (SecretInjection::scrub): 1 to 4096 bytes.
+Status check_open_value(std::string_view value);
+// What is allowed of this rule's.
+Status check_value_of(const policy::SecretRule& rule, std::string_view value);
 
 // So many random bytes; base/secret.h's random_bytes in programs.
 using RandomBytes = std::function<std::string(std::size_t)>;
@@ -39,6 +43,11 @@ using RandomBytes = std::function<std::string(std::size_t)>;
 // Error: invalid_argument, from check_secret_value(), and for a value that is no AWS key's.
 Result<std::string> make_placeholder(const policy::SecretShape& shape, std::string_view value,
                                      const RandomBytes& random);
+
+// What stands for this rule's value; nobody gets that of one that is injected. Error: that of
+// check_value_of(), and make_placeholder()'s.
+Result<std::string> placeholder_of(const policy::SecretRule& rule, std::string_view value,
+                                   const RandomBytes& random);
 
 inline constexpr std::size_t kLeastPlaceholder = 16;
 // Whether the text could be a placeholder: 16 to 4160 unreserved characters.

@@ -136,5 +136,27 @@ TEST(Placeholder, OthersThanUnreservedCharactersAreInNone) {
   EXPECT_FALSE(is_placeholder(std::string(4161, 'a')));
 }
 
+TEST(PlaceholderOf, IsOfTheShapeWhereTheSandboxGetsIt) {
+  policy::SecretRule rule;
+  rule.shape = {policy::SecretShape::Kind::kPrefix, "ghp_"};
+  const auto made = placeholder_of(rule, "ghp_0123456789", random_bytes);
+  ASSERT_TRUE(made.has_value());
+  EXPECT_TRUE(made->starts_with("ghp_"));
+  EXPECT_FALSE(placeholder_of(rule, "short", random_bytes).has_value());
+}
+
+TEST(PlaceholderOf, OfAnOpenValueSaysNothingOfItsLength) {
+  policy::SecretRule rule;
+  rule.inject = policy::SecretInjection{.header = "X", .prefix = "", .scrub = false};
+  for (const std::string& value : {std::string("v"), std::string(4096, 'v')}) {
+    const auto made = placeholder_of(rule, value, random_bytes);
+    ASSERT_TRUE(made.has_value());
+    EXPECT_EQ(made->size(), 32u);
+  }
+  EXPECT_FALSE(placeholder_of(rule, "", random_bytes).has_value());
+  EXPECT_FALSE(placeholder_of(rule, "a\nb", random_bytes).has_value());
+  EXPECT_FALSE(placeholder_of(rule, std::string(4097, 'v'), random_bytes).has_value());
+}
+
 }  // namespace
 }  // namespace caisson::egress

@@ -41,10 +41,10 @@ Status check_values(const SecretEntry& entry) {
   if (entry.old_values.size() > kMostOldValues)
     return fail(Error::invalid(std::to_string(entry.old_values.size()) +
                                " old values are kept; allowed are 8"));
-  if (entry.value) TRY(check_secret_value(entry.value->bytes()));
+  if (entry.value) TRY(check_value_of(entry.rule, entry.value->bytes()));
   for (const SharedSecret& old : entry.old_values) {
     if (!old) return fail(Error::invalid("an old value is missing; allowed is a value"));
-    TRY(check_secret_value(old->bytes()));
+    TRY(check_value_of(entry.rule, old->bytes()));
   }
   return {};
 }
@@ -151,6 +151,7 @@ Result<std::shared_ptr<const SecretRules>> SecretRules::create(std::vector<Secre
     const std::string name = entry.rule.name;
     auto secret = Secret::create(std::move(entry));
     if (!secret) return fail(std::move(secret).error().with("secret " + name));
+    if (!secret->scrubs()) own.clear();
     for (SharedSecret& value : own) {
       values.push_back(std::move(value));
       made->owners_.push_back(made->all_.size());

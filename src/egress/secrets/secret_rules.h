@@ -50,6 +50,8 @@ class Secret {
   bool revoked() const { return revoked_; }
   std::uint32_t max_occurrences() const { return rule_.max_occurrences; }
   const std::optional<policy::SecretInjection>& injection() const { return rule_.inject; }
+  // Whether answers are to be without the value.
+  bool scrubs() const { return !rule_.inject || rule_.inject->scrub; }
   // Null: there is none.
   const SharedSecret& value() const { return value_; }
 
@@ -96,7 +98,7 @@ class SecretRules {
   const std::vector<Secret>& all() const { return all_; }
   // Of all of them, by their place in all().
   const SearchedTexts& placeholders() const { return placeholders_; }
-  // The values, with old ones.
+  // The values, with old ones, that answers are to be without.
   const SearchedTexts& values() const { return values_; }
   const Secret& secret_of_value(std::size_t text) const { return all_[owners_[text]]; }
 

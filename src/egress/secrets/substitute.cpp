@@ -362,8 +362,10 @@ class Substitution {
 
   // What the client says of who it is gives way to what is set.
   bool make_room() {
-    if (!std::ranges::any_of(rules_.all(), [&](const Secret& s) { return is_injected(s); }))
-      return true;
+    const auto wants_room = [&](const Secret& secret) {
+      return is_injected(secret) && secret.scrubs();
+    };
+    if (!std::ranges::any_of(rules_.all(), wants_room)) return true;
     for (const std::string_view name : {"authorization", "cookie", "x-api-key"})
       all_headers().remove(name);
     return true;

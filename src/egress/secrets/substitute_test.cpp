@@ -428,6 +428,17 @@ TEST(Inject, SetsTheHeaderInPlaceOfWhatTheClientSays) {
   EXPECT_EQ(sent.used, (std::vector<SecretUse>{{"gh", "header:authorization", 1}}));
 }
 
+TEST(Inject, LeavesWhatTheClientSaysWhereAnswersMayHaveTheValue) {
+  SecretEntry open = injected("X-Token");
+  open.rule.inject->scrub = false;
+  open.value = for_test::shared("v");
+  const auto all = rules({open});
+  const PreparedRequest sent = prepared(all, get("/", {{"Authorization", "Bearer mine"}}));
+  EXPECT_EQ(sent.head.headers.get("x-token"), "Bearer v");
+  EXPECT_EQ(sent.head.headers.get("authorization"), "Bearer mine");
+  EXPECT_TRUE(all->values().empty());
+}
+
 TEST(Inject, SetsNothingForOtherHostsAndWithoutTls) {
   const auto all = rules({injected()});
   OutgoingRequest elsewhere = get("/", {{"Authorization", "mine"}});

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,12 +106,7 @@ Result<std::string> read_until_end(int fd, const std::string& program) {
 Result<std::optional<Credentials>> ask_helper(const std::string& name, std::string_view registry) {
   const std::string program = "docker-credential-" + name;
   const std::string question = std::string(registry) + "\n";
-  const Fd input(::memfd_create("caisson-registry", MFD_CLOEXEC));
-  if (!input.valid()) return fail_errno("memfd_create");
-  if (::pwrite(input.get(), question.data(), question.size(), 0) !=
-      static_cast<ssize_t>(question.size())) {
-    return fail_errno("write the registry's name");
-  }
+  TRY_ASSIGN(const Fd input, sys::memory_file("caisson-registry", question));
   TRY_ASSIGN(Pipe output, make_pipe());
   Helper helper;
   TRY_ASSIGN(const bool installed, helper.start(program, input.get(), output.write.get()));

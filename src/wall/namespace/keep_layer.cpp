@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -110,24 +109,13 @@ class Recorder {
   std::size_t bytes_ = 0;
 };
 
-Result<Fd> sealed_file(std::string_view bytes) {
-  Fd file(::memfd_create("caisson-layer-record", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.valid()) return fail_errno("memfd_create");
-  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
-    return fail_errno("write the layer's record");
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
-      0)
-    return fail_errno("seal the layer's record");
-  return file;
-}
-
 }  // namespace
 
 Status hand_out_layer(int layer_fd, const Ids& ids, Handouts& handouts) {
   const Fd upper(::openat(layer_fd, "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!upper.valid()) return fail_errno("open the layer's upper directory");
   TRY_ASSIGN(const image::LayerRecord record, Recorder(upper.get(), ids).take());
-  TRY_ASSIGN(handouts.record, sealed_file(image::encode_record(record)));
+  TRY_ASSIGN(handouts.record, sys::memory_file("caisson-layer-record", image::encode_record(record)));
   TRY_ASSIGN(const Fd mount, sys::open_tree(upper.get(), "", OPEN_TREE_CLONE));
   TRY(sys::mount_setattr(
       mount.get(), false,
