@@ -331,12 +331,14 @@ struct CreateOptions {
   // for appending alone, empty or with such records, which one sandbox at a time writes to. -1:
   // nowhere. Borrowed for the call.
   int audit_fd = -1;
-  // For a spec whose network inspects TLS, of a sandbox that outlives its maker: keys that were made
-  // elsewhere (a file, borrowed for the call), and the certificate, as PEM, of whom it is to trust.
-  // No secret is fetched then, and nothing may leave the sandbox until whoever has the keys tells it
-  // what (ControlOperation::kSetNetwork). -1: keys are made here.
+  // For a spec whose network inspects TLS, of a sandbox that outlives its maker: keys that were
+  // made elsewhere (a file, borrowed for the call), and the certificate, as PEM, of whom it is to
+  // trust. No secret is fetched then, and nothing may leave the sandbox until whoever has the keys
+  // tells it what (ControlOperation::kSetNetwork). -1: keys are made here.
   int keys_fd = -1;
   std::string authority = {};
+  // What the gateway of a server's sandbox knows of the server (egress/served_domain.h).
+  std::string served_domain = {};
   // This image instead of the one that the spec names, which is then only what the sandbox says it
   // is made from. Borrowed for the call; its files must stay for as long as the sandbox lives.
   const image::ImageRef* root = nullptr;

@@ -25,11 +25,13 @@
 #include "api/templates/local_templates.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/sys.h"
 #include "build/template_job.h"
 #include "db/keys.h"
 #include "db/server_secret.h"
 #include "db/teams.h"
 #include "egress/allow_list.h"
+#include "egress/served_domain.h"
 #include "fleet/database_records.h"
 #include "fleet/local_fleet.h"
 #include "fleet/network.h"
@@ -39,6 +41,7 @@
 #include "io/log.h"
 #include "io/tls.h"
 #include "io/turns.h"
+#include "policy/host_name.h"
 #include "policy/names.h"
 #include "policy/server_config.h"
 
@@ -50,6 +53,7 @@ constexpr std::chrono::seconds kDrainTime{15};
 constexpr std::chrono::minutes kSweepEvery{5};
 // Images that are made or dropped at a time: each takes one of the loop's threads for long.
 constexpr std::size_t kImagesAtOnce = 2;
+constexpr std::size_t kMostCertificate = 12 * 1024;
 
 struct Arguments {
   std::string config;
@@ -157,6 +161,7 @@ class Program {
 
  private:
   Status prepare_tls();
+  Status say_who_serves(const std::string& host, unsigned short listens_at);
   // Whether sandboxes can have one.
   void look_at_network();
   fleet::FleetOptions fleet_options();
@@ -188,8 +193,9 @@ class Program {
   std::optional<Service> service_;
   std::unique_ptr<io::Listener> listener_, tls_listener_;
   std::shared_ptr<io::TlsIdentity> identity_;
-  std::string domain_;  // as clients are told: with the port, where it is not 443
-  std::string ca_;      // of tls.dev: the file that clients must trust
+  std::string served_domain_;  // egress/served_domain.h
+  std::string domain_;         // as clients are told: with the port, where it is not 443
+  std::string ca_;             // of tls.dev: the file that clients must trust
   std::optional<http::Server> server_;
   Egress egress_;
   bool stopping_ = false;
@@ -246,7 +252,31 @@ Status Program::prepare_tls() {
   constexpr unsigned short kUsualPort = 443;
   if (domain_ == host && below->port() != kUsualPort)
     domain_ += ":" + std::to_string(below->port());
+  TRY(say_who_serves(host, below->port()));
   tls_listener_ = io::wrap_tls_server(loop_, std::move(below), identity_);
+  return {};
+}
+
+// To the gateways of sandboxes, which may ask for another's port.
+Status Program::say_who_serves(const std::string& host, unsigned short listens_at) {
+  if (host.empty()) return {};
+  const std::size_t colon = domain_.find(':');
+  constexpr std::uint16_t kUsualPort = 443;
+  egress::ServedDomain served{.domain = policy::canonical_host(host).value_or(policy::Host()).name,
+                              .port = kUsualPort};
+  if (colon != std::string::npos) {
+    TRY_ASSIGN(served.port, policy::parse_port(std::string_view(domain_).substr(colon + 1)));
+  }
+  std::string address = config_.tls.listen->address;
+  if (address == "0.0.0.0") address = "127.0.0.1";
+  if (address == "::") address = "::1";
+  served.address = policy::to_string(policy::ListenAddress{address, listens_at});
+  if (!ca_.empty()) {
+    TRY_ASSIGN(served.authority, sys::read_file(AT_FDCWD, ca_, kMostCertificate));
+  }
+  served_domain_ = egress::encode(served);
+  // A domain that no name can have is no sandbox's.
+  if (!egress::parse_served_domain(served_domain_).has_value()) served_domain_.clear();
   return {};
 }
 
@@ -268,6 +298,7 @@ fleet::FleetOptions Program::fleet_options() {
                            ? std::chrono::seconds(*config_.defaults.lifetime_ms / 1000)
                            : fleet::kLongestLife;
   options.image_turns = image_turns_;
+  options.served_domain = served_domain_;
   options.vault =
       std::make_shared<const fleet::Vault>(secret_->token(db::TokenPurpose::kVault, ""));
   options.token = [this](std::string_view id, std::string_view purpose) {

@@ -39,7 +39,13 @@ io::Async<void> Service::handle(http::Exchange& exchange) {
   Trace trace;
   Result<std::optional<SandboxAddress>> address =
       sandbox_address(exchange.request().headers, parts_.backend.domain);
-  if (!address.has_value()) {
+  if (leaves_server_name(exchange.server_name(), exchange.request().headers,
+                         parts_.backend.domain)) {
+    instruments_.begin(trace.plane);
+    co_await send(recorded, error_answer(421,
+                                         "the TLS connection is for a sandbox's port, and the "
+                                         "request for another host"));
+  } else if (!address.has_value()) {
     instruments_.begin(trace.plane);
     co_await send(recorded, error_answer(address.error(), exchange.id()));
   } else {

@@ -35,6 +35,15 @@ TEST_F(ServiceTest, AnUnknownPathIsNothing) {
   EXPECT_EQ(refusal(call("GET", "/nowhere"), 404), "there is nothing at this path");
 }
 
+TEST_F(ServiceTest, OnAConnectionForAPortNothingElseIsServed) {
+  fleet.add("i1");
+  FakeExchange exchange("GET", "/sandboxes/i1",
+                        {{"X-API-KEY", "e2b_01"}, {"Host", "api.example.com"}});
+  exchange.asked_name = "3000-i1.example.com";
+  handle(exchange);
+  EXPECT_THAT(refusal(exchange, 421), HasSubstr("for a sandbox's port"));
+}
+
 TEST_F(ServiceTest, AnotherMethodIsNotAllowed) {
   const FakeExchange exchange = call("PATCH", "/sandboxes/i1");
   EXPECT_THAT(refusal(exchange, 405), HasSubstr("GET, DELETE"));

@@ -317,6 +317,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     plan.audit = 1;
     plan.audit_fd = descriptors.add(audit.get());
   }
+  if (plan.network == wall::PlanNetwork::kGateway) plan.served_domain = options.served_domain;
   // What is copied in has to be there before the command is, and the gateway too.
   const bool at_once = copied.empty() && !networked;
   const Command* first = at_once ? options.first_command : nullptr;

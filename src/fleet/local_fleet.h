@@ -39,6 +39,8 @@ struct FleetOptions {
   // Recipe::network of sandboxes that are made, whatever they are to reach: one that is ready fits
   // them all, and what it may reach is set when it is taken. Empty: as the recipe says.
   std::string made_network;
+  // Recipe::served_domain of all of them.
+  std::string served_domain;
   // Whose secrets are sealed by it. Null: there are none.
   std::shared_ptr<const Vault> vault;
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.

@@ -97,6 +97,7 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
 io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string image_id) {
   const std::string network = recipe.network;
   if (!options.made_network.empty()) recipe.network = options.made_network;
+  recipe.served_domain = options.served_domain;
   const bool fits = recipe.network == network;
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(std::move(recipe), std::move(image_id)));
   if (fits) co_return ready;
@@ -112,6 +113,7 @@ io::Async<Result<Ready>> LocalFleet::State::take_with_keys(Recipe recipe, Record
   CO_TRY_ASSIGN(NetworkKeys keys, options.vault->make_keys());
   CO_TRY_ASSIGN(std::string text, options.vault->text_for(keys.number, network, record.secrets));
   recipe.authority = std::move(keys.certificate);
+  recipe.served_domain = options.served_domain;
   record.keys = std::move(keys.number);
   CO_TRY_ASSIGN(Ready ready, co_await pool.make(std::move(recipe), std::move(keys.file)));
   const Status set = co_await apply_network(*ready.client, std::move(text));

@@ -39,6 +39,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
     for (const auto& [wanted, number] : options.pool) {
       Recipe recipe = wanted;
       if (!options.made_network.empty()) recipe.network = options.made_network;
+      recipe.served_domain = options.served_domain;
       sizes[recipe] += number;
     }
     return sizes;

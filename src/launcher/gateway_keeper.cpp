@@ -173,6 +173,7 @@ Status GatewayKeeper::start() {
   };
   add(audit_, kGatewayRecords);
   add(keys_, kGatewayKeys);
+  add(served_, kGatewayServed);
   TRY(sys::send_message(control_.get(), first, files));
   return sys::send_message(
       control_.get(), std::string_view(&kGatewayServe, 1),

@@ -31,11 +31,13 @@ class GatewayKeeper {
   // kFixed holds whatever a policy says.
   enum class Floor : bool { kAsPolicySays, kFixed };
   // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
-  // nowhere. `keys`: invalid where TLS is never inspected.
-  GatewayKeeper(std::string sandbox, Fd audit, Fd keys, Floor floor)
+  // nowhere. `keys`: invalid where TLS is never inspected. `served`: of a server's sandbox
+  // (egress/served_domain.h); invalid otherwise.
+  GatewayKeeper(std::string sandbox, Fd audit, Fd keys, Fd served, Floor floor)
       : sandbox_(std::move(sandbox)),
         audit_(std::move(audit)),
         keys_(std::move(keys)),
+        served_(std::move(served)),
         floor_(floor) {}
   ~GatewayKeeper() { end(); }
   GatewayKeeper(const GatewayKeeper&) = delete;
@@ -70,7 +72,7 @@ class GatewayKeeper {
   void stop_waiting() const;
 
   std::string sandbox_;
-  Fd audit_, keys_;
+  Fd audit_, keys_, served_;
   Floor floor_;
   wall::Gateway sockets_;
   std::string policy_;  // empty: nothing has been set

@@ -4,7 +4,8 @@
 //
 // To the gateway, in this order: the sandbox's id, with the descriptor of a file that has the
 // policy's text, and behind the id and a line break a letter for each descriptor more: where its
-// records go, the sandbox's keys (egress/gateway/keys.h). Without keys, kGatewaySecret with the
+// records go, the sandbox's keys (egress/gateway/keys.h), its server (egress/served_domain.h).
+// Without keys, kGatewaySecret with the
 // value of each of the policy's secrets, in its order, each of which is answered, and where the
 // policy inspects TLS the certificate comes. Then kGatewayServe, with the sockets, and any number
 // of kGatewayUpdate, each with a policy's text behind it; or kGatewayKeep, which makes keys of what
@@ -25,6 +26,7 @@ inline constexpr const char* kGatewayFixedFloor = "fixed-floor";
 
 inline constexpr char kGatewayRecords = 'a';
 inline constexpr char kGatewayKeys = 'k';
+inline constexpr char kGatewayServed = 's';
 
 inline constexpr char kGatewaySecret = 'V';
 inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp

@@ -141,6 +141,12 @@ bool has_keeper(const wall::Plan& plan) {
   return plan.network == wall::PlanNetwork::kGateway && plan.life != Life::kOwner;
 }
 
+// What a gateway is told of the server; invalid where there is none.
+Result<Fd> served_file(const wall::Plan& plan) {
+  if (plan.served_domain.empty()) return Fd();
+  return sys::memory_file("caisson-served", plan.served_domain);
+}
+
 Status give_gateway(int broker_fd, const wall::Gateway& gateway) {
   return sys::send_message(broker_fd, std::string_view(&kGatewayRequest, 1),
                            std::array{gateway.tcp.get(), gateway.dns_udp.get(),
@@ -440,12 +446,15 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   Fd broker_there(broker[1]);
   // The supervisor, and who comes of it, never has these.
   Fd audit = request->take_audit(), keys = request->take_keys();
+  auto served = served_file(request->plan);
+  if (!served) return give_up(steps.name(std::move(served).error()));
   const pid_t supervisor = ::fork();
   if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
     audit.reset();
     keys.reset();
+    served->reset();
     be_supervisor(*request, **prepared, *registration, std::move(broker_there), control_fd);
   }
   // It has the longer way to go: where it shares our processor it goes first.
@@ -457,7 +466,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
   request->close_named();
   auto handle = sys::pidfd_open(supervisor);
-  GatewayKeeper gateway(request->plan.id, std::move(audit), std::move(keys),
+  GatewayKeeper gateway(request->plan.id, std::move(audit), std::move(keys), std::move(*served),
                         request->plan.fixed_floor != 0 ? GatewayKeeper::Floor::kFixed
                                                        : GatewayKeeper::Floor::kAsPolicySays);
   bool orderly = false;

@@ -50,6 +50,7 @@ struct Recipe {
   // The certificate, as PEM, of whom it is to trust where its network inspects TLS: keys come along
   // (Host::make()). Empty where there are none.
   std::string authority;
+  std::string served_domain;  // of the server (egress/served_domain.h)
   auto operator<=>(const Recipe&) const = default;
 };
 

@@ -22,10 +22,10 @@ constexpr std::uint8_t kChoices[] = {static_cast<std::uint8_t>(policy::WallKind:
                                      1};
 constexpr std::size_t kHeader =
     kMagic.size() + 1 + kSameLimits.size() * kNumberBytes + std::size(kChoices);
-// Of a recipe: its image, user, workdir, hostname, network and authority, each but the first after
-// one of these.
+// Of a recipe: its image, user, workdir, hostname, network, authority and served domain, each but
+// the first after one of these.
 constexpr char kBetween = '\0';
-constexpr std::size_t kTexts = 6;
+constexpr std::size_t kTexts = 7;
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kIdBytes = 32;
 
@@ -125,8 +125,9 @@ Status read_recipe(std::string_view bytes, Recipe& recipe) {
 
 // What they may hold is a spec's to say, which is made of the recipe and validated.
 Status read_texts(std::string_view bytes, Recipe& recipe) {
-  std::string* const texts[kTexts] = {&recipe.image,    &recipe.user,    &recipe.workdir,
-                                      &recipe.hostname, &recipe.network, &recipe.authority};
+  std::string* const texts[kTexts] = {&recipe.image,        &recipe.user,    &recipe.workdir,
+                                      &recipe.hostname,     &recipe.network, &recipe.authority,
+                                      &recipe.served_domain};
   for (std::size_t i = 0; i < kTexts; ++i) {
     const std::size_t end = bytes.find(kBetween);
     if ((end == std::string_view::npos) != (i + 1 == kTexts))
@@ -168,8 +169,8 @@ std::string encode(const Request& request) {
   for (const std::uint8_t choice : choices) bytes += static_cast<char>(choice);
   if (request.operation == Operation::kMake) {
     bytes += recipe.image;
-    for (const std::string& text :
-         {recipe.user, recipe.workdir, recipe.hostname, recipe.network, recipe.authority})
+    for (const std::string& text : {recipe.user, recipe.workdir, recipe.hostname, recipe.network,
+                                    recipe.authority, recipe.served_domain})
       bytes += kBetween + text;
     return bytes;
   }

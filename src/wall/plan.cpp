@@ -162,6 +162,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.audit_fd, "audit_fd");
   archive.number(plan.keys, "keys");
   archive.number(plan.keys_fd, "keys_fd");
+  archive.text(plan.served_domain, "served_domain");
   archive.text(plan.authority, "authority");
   archive.number(plan.cpu_milli, "cpu_milli");
   archive.number(plan.memory, "memory");
@@ -259,6 +260,9 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
   reader.below(plan.keys, 2, "keys");
   reader.below(plan.keys_fd, plan.keys != 0 ? descriptor_count : 1, "keys_fd");
+  reader.below(plan.served_domain.size(),
+               plan.network == PlanNetwork::kGateway ? kMaxPlanServedDomain + 1 : 1,
+               "bytes of served_domain");
   reader.below(plan.authority.size(),
                plan.network == PlanNetwork::kGateway ? kMaxPlanAuthority + 1 : 1,
                "bytes of authority");

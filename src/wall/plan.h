@@ -82,6 +82,7 @@ struct Plan {
   std::uint32_t audit_fd = 0;    // index; there
   std::uint8_t keys = 0;         // a gateway that the launcher keeps has keys
   std::uint32_t keys_fd = 0;     // index; them (egress/gateway/keys.h)
+  std::string served_domain;     // of a sandbox of a server (egress/served_domain.h); else empty
   // A certificate, as PEM, that programs inside are to trust besides what the image has; empty:
   // none. Needs `network`.
   std::string authority;
@@ -122,6 +123,7 @@ inline constexpr std::size_t kMaxPlanDescriptors = 128;
 inline constexpr std::size_t kMaxPlanBelow = 7;
 inline constexpr std::size_t kMaxPlanDirectories = 64;
 inline constexpr std::size_t kMaxPlanAuthority = 8 * 1024;
+inline constexpr std::size_t kMaxPlanServedDomain = 16 * 1024;
 // Where programs inside find whom to trust, in a sandbox whose plan has an authority.
 inline constexpr const char* kTrustFile = "/run/caisson/ca-certificates.crt";
 inline constexpr std::size_t kMaxPlanEnvironment = 2048;

@@ -45,6 +45,7 @@ Plan full_plan() {
   plan.audit_fd = 3;
   plan.keys = 1;
   plan.keys_fd = 2;
+  plan.served_domain = "{}";
   plan.authority = "-----BEGIN CERTIFICATE-----\n";
   plan.cpu_milli = 1500;
   plan.memory = 1ull << 30;
@@ -107,6 +108,7 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->audit_fd, plan.audit_fd);
   EXPECT_EQ(decoded->keys, plan.keys);
   EXPECT_EQ(decoded->keys_fd, plan.keys_fd);
+  EXPECT_EQ(decoded->served_domain, plan.served_domain);
   EXPECT_EQ(decoded->authority, plan.authority);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
   EXPECT_EQ(decoded->memory, plan.memory);
@@ -272,10 +274,17 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.audit = 2; }, "plan: audit: found 2"},
       {[](Plan& p) { p.audit_fd = 4; }, "plan: audit_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},
+      {[](Plan& p) { p.served_domain = std::string(16 * 1024 + 1, 'x'); },
+       "plan: bytes of served_domain"},
       {[](Plan& p) { p.keys = 2; }, "plan: keys: found 2"},
       {[](Plan& p) { p.keys_fd = 4; }, "plan: keys_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.keys = 0; }, "plan: keys_fd: found 2; allowed is 0 to 0"},
       {[](Plan& p) { p.network = PlanNetwork::kNone; },
+       "plan: bytes of served_domain: found 2; allowed is 0 to 0"},
+      {[](Plan& p) {
+         p.network = PlanNetwork::kNone;
+         p.served_domain.clear();
+       },
        "plan: bytes of authority: found 28; allowed is 0 to 0"},
       {[](Plan& p) { p.authority.resize(8193, 'x'); }, "plan: bytes of authority: found 8193"},
       {[](Plan& p) { p.cpu_milli = 9; }, "plan: cpus: found 9; allowed is 0 (unlimited) or 10"},

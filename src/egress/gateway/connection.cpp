@@ -215,33 +215,45 @@ Async<void> Gateway::State::watch(State& state, MeteredStream& client) {
 }
 
 Async<std::optional<DialResult>> Gateway::State::dial_for(State& state, policy::Host host,
-                                                          std::uint16_t port,
+                                                          std::uint16_t port, bool tls,
                                                           policy::NetworkDecision allowed) {
   std::optional<DialResult> dialed;
+  const ServedDomain& served = state.options.served;
+  const bool is_served = tls && served.has(host, port);
   auto connect = [&]() -> Async<void> {
-    dialed =
-        co_await dial(state.loop, std::move(host), port, std::move(allowed), state.options.policy);
+    dialed = is_served ? co_await dial_served(state.loop, served.address)
+                       : co_await dial(state.loop, std::move(host), port, std::move(allowed),
+                                       state.options.policy);
   };
   co_await io::race(connect(), wait_end(state));
   if (state.ended) co_return std::nullopt;
   co_return dialed;
 }
 
+bool Gateway::State::may_stand(const policy::CompiledNetwork& policy, const policy::Host& host,
+                               std::uint16_t port, std::string_view upstream,
+                               const policy::NetworkDecision& decision) const {
+  // Dialed as such, and as nothing else: no name leads there.
+  if (options.served.has(host, port) && upstream == options.served.address) return true;
+  return allows_address(policy, upstream, port, decision);
+}
+
 // What a new policy says of a connection that stands.
-static bool allows(const policy::CompiledNetwork& policy, const Judged& judged, std::uint16_t port,
-                   std::string_view upstream) {
+static bool allows(const State& state, const policy::CompiledNetwork& policy, const Judged& judged,
+                   std::uint16_t port, std::string_view upstream) {
   const NetworkDecision decision = judged.raw ? policy.raw_connection(judged.host, port)
                                               : policy.connection(judged.host, port, judged.type);
   // What is to be opened from now on was not.
   if (decision.inspect) return false;
-  return decision.allowed && allows_address(policy, upstream, port, decision);
+  return decision.allowed && state.may_stand(policy, judged.host, port, upstream, decision);
 }
 
 static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& client,
                                    const Meant& destination, Judged judged) {
   const io::Clock::time_point began = io::Clock::now();
   std::optional<DialResult> dialed =
-      co_await State::dial_for(*self, judged.host, destination.port, judged.decision);
+      co_await State::dial_for(*self, judged.host, destination.port,
+                               judged.type == ConnectionKind::kTls && !judged.raw, judged.decision);
   if (!dialed.has_value())
     dialed.emplace(std::unexpected(DialFault{.sentence = "the gateway ended"}));
   if (!dialed->has_value()) {
@@ -263,9 +275,9 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
   if (judged.kind == AuditKind::kTls) record.tls = kSpliced;
   {
     const OpenConnection open(
-        self, client, [judged, port = destination.port, to = record.upstream](const auto& policy) {
-          return allows(policy, judged, port, to);
-        });
+        self, client,
+        [state = self.get(), judged, port = destination.port, to = record.upstream](
+            const auto& policy) { return allows(*state, policy, judged, port, to); });
     co_await io::race(pass_both(client, *upstream.stream), State::watch(*self, client));
   }
   record.bytes_up = client.bytes_up();

@@ -142,4 +142,16 @@ io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port
   co_return std::unexpected(std::move(fault));
 }
 
+io::Async<DialResult> dial_served(io::Loop& loop, std::string address) {
+  Attempt attempt;
+  co_await io::race(try_one(loop, address, attempt), io::Loop::sleep(kAttemptTime));
+  if (attempt.result.has_value() && attempt.result->has_value()) {
+    Dialed dialed{.stream = std::move(**attempt.result), .address = std::move(address)};
+    co_return std::move(dialed);
+  }
+  DialFault fault{.sentence = "the server of this sandbox does not answer",
+                  .late = !attempt.result.has_value()};
+  co_return std::unexpected(std::move(fault));
+}
+
 }  // namespace caisson::egress

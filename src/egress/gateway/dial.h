@@ -34,6 +34,8 @@ using DialResult = std::expected<Dialed, DialFault>;
 io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
                            policy::NetworkDecision allowed,
                            std::shared_ptr<const policy::CompiledNetwork> policy);
+// To the server that made the sandbox (served_domain.h), by the address that it said.
+io::Async<DialResult> dial_served(io::Loop& loop, std::string address);
 // Whether a connection to this endpoint ("192.0.2.1:443"), which `decision` lets through, may
 // stand.
 bool allows_address(const policy::CompiledNetwork& policy, std::string_view endpoint,

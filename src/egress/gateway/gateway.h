@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "egress/gateway/audit.h"
 #include "egress/secrets/secret_rules.h"
+#include "egress/served_domain.h"
 #include "io/authority.h"
 #include "io/loop.h"
 #include "io/tls.h"
@@ -44,6 +45,9 @@ struct GatewayOptions {
   std::shared_ptr<io::TlsTrust> trust = nullptr;
   // What the sandbox uses without having it: the rules are the policy's, in its order.
   std::vector<SecretEntry> secrets = {};
+  // Of a sandbox of a server; and whom to trust there, null: as everywhere.
+  ServedDomain served = {};
+  std::shared_ptr<io::TlsTrust> served_trust = nullptr;
   // Is given each record, also as a line; the line is empty where there are too many of them a
   // second, which a later one counts.
   std::function<void(const AuditRecord& record, const std::string& line)> record;

@@ -42,6 +42,7 @@ constexpr unsigned kThreads = 8;
 constexpr std::size_t kMostMemory = 512u << 20;
 constexpr std::size_t kMostDescriptors = 65'536;
 constexpr std::size_t kMostPolicy = 16u << 20;
+constexpr std::size_t kMostServed = 64u << 10;
 constexpr std::chrono::seconds kLastRecords{1};
 // Of one run. What comes then is counted.
 constexpr std::uint64_t kMostAudit = 1u << 30;
@@ -57,6 +58,8 @@ struct Started {
   std::vector<SecretEntry> secrets;
   // Of a sandbox that outlives its maker and inspects TLS; empty otherwise.
   SecretValue sealing;
+  ServedDomain served;
+  std::shared_ptr<io::TlsTrust> served_trust;
 };
 
 void say(char kind, std::string_view text, std::span<const int> descriptors = {}) {
@@ -80,6 +83,10 @@ Status prepare_to_inspect(Started& started) {
     say(kGatewayAuthority, started.authority->certificate());
   }
   TRY_ASSIGN(started.trust, io::TlsTrust::load_bundle());
+  if (started.served.authority.empty()) return {};
+  TRY_ASSIGN(const Fd file, sys::memory_file("authority", started.served.authority));
+  TRY_ASSIGN(started.served_trust,
+             io::TlsTrust::load("/proc/self/fd/" + std::to_string(file.get())));
   return {};
 }
 
@@ -127,6 +134,9 @@ Status take_descriptors(sys::Message& first, Started& started) {
       TRY_ASSIGN(SandboxKeys keys, read_keys(descriptor.get()));
       started.sealing = std::move(keys.sealing);
       started.authority = std::move(keys.authority);
+    } else if (letters[at] == kGatewayServed) {
+      TRY_ASSIGN(const std::string text, sys::read_again(descriptor.get(), kMostServed));
+      TRY_ASSIGN(started.served, parse_served_domain(text));
     } else {
       return fail(Error::internal("the start has a descriptor that nobody knows"));
     }
@@ -287,7 +297,9 @@ Status serve(Started started) {
                          .policy = std::move(started.policy),
                          .authority = std::move(started.authority),
                          .trust = std::move(started.trust),
-                         .secrets = std::move(started.secrets)};
+                         .secrets = std::move(started.secrets),
+                         .served = std::move(started.served),
+                         .served_trust = std::move(started.served_trust)};
   options.record = [&](const AuditRecord& record, const std::string& line) {
     add_to_report(record, report);
     audit.write(record.kind, line);

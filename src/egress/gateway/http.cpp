@@ -117,13 +117,13 @@ NetworkDecision judge(const policy::CompiledNetwork& policy, const Meant& destin
 }
 
 // What a new policy says of a request under way.
-bool allows(const policy::CompiledNetwork& policy, const Meant& destination,
+bool allows(const State& state, const policy::CompiledNetwork& policy, const Meant& destination,
             const http::RequestHead& head, const Asked& asked, std::uint64_t body,
             std::string_view upstream) {
   const Host& host = asked.by_address ? destination.host : asked.host;
   const NetworkDecision decision =
       policy.request(host, destination.port, policy_request(head, asked, body));
-  return decision.allowed && allows_address(policy, upstream, destination.port, decision);
+  return decision.allowed && state.may_stand(policy, host, destination.port, upstream, decision);
 }
 
 bool upgrades_to_websocket(const http::RequestHead& head) {
@@ -198,20 +198,20 @@ class Forward {
     if (kept_back.has_value()) co_return kept_back;
     const Host& to = asked_.by_address ? destination.host : asked_.host;
     std::optional<DialResult> dialed =
-        co_await State::dial_for(state, to, destination.port, decision_);
+        co_await State::dial_for(state, to, destination.port, asked_.tls, decision_);
     if (!dialed.has_value()) co_return Refused{.status = 502, .reason = "unreachable"};
     if (!dialed->has_value()) co_return dial_refusal(dialed->error());
     Dialed& upstream = **dialed;
     record_.upstream = upstream.address;
     if (asked_.tls) {
       // Nothing of the request has gone there before it is known who answers.
-      auto secured =
-          co_await State::secure_for(state, std::move(upstream.stream), asked_.host.name);
+      auto secured = co_await State::secure_for(state, std::move(upstream.stream), asked_.host,
+                                                destination.port);
       if (!secured.has_value()) co_return tls_refusal(secured.error());
       upstream.stream = std::move(*secured);
     }
     const OpenConnection open(client_.state, *client_.stream, [this](const auto& policy) {
-      return allows(policy, client_.destination, exchange_.request(), asked_, body_,
+      return allows(*client_.state, policy, client_.destination, exchange_.request(), asked_, body_,
                     record_.upstream);
     });
     watch_bodies(options);

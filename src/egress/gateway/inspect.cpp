@@ -91,11 +91,13 @@ Async<void> Gateway::State::inspect(std::shared_ptr<State> self,
 }
 
 Async<Result<std::unique_ptr<io::Stream>>> Gateway::State::secure_for(
-    State& state, std::unique_ptr<io::Stream> upstream, std::string name) {
+    State& state, std::unique_ptr<io::Stream> upstream, const policy::Host& host,
+    std::uint16_t port) {
+  const bool served = state.options.served.has(host, port) && state.options.served_trust != nullptr;
   Result<std::unique_ptr<io::Stream>> secured = fail(Error(Code::kCancelled, "the gateway ended"));
   auto connect = [&]() -> Async<void> {
-    secured = co_await io::connect_tls(state.loop, std::move(upstream), std::move(name),
-                                       state.options.trust);
+    secured = co_await io::connect_tls(state.loop, std::move(upstream), host.name,
+                                       served ? state.options.served_trust : state.options.trust);
   };
   co_await io::race(connect(), wait_end(state));
   co_return secured;

@@ -70,17 +70,22 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   // Returns when nothing has moved on a connection for as long as the policy allows, which ends it,
   // or when the gateway ends.
   static io::Async<void> watch(State& state, MeteredStream& client);
-  // nullopt: the gateway ended meanwhile.
+  // `tls`: it speaks TLS, by the host's name. nullopt: the gateway ended meanwhile.
   static io::Async<std::optional<DialResult>> dial_for(State& state, policy::Host host,
-                                                       std::uint16_t port,
+                                                       std::uint16_t port, bool tls,
                                                        policy::NetworkDecision allowed);
+  // Whether a connection to that endpoint, which `decision` lets through, may stand.
+  bool may_stand(const policy::CompiledNetwork& policy, const policy::Host& host,
+                 std::uint16_t port, std::string_view upstream,
+                 const policy::NetworkDecision& decision) const;
 
   // ---- inspect.cpp
   static io::Async<void> inspect(std::shared_ptr<State> self, std::unique_ptr<MeteredStream> client,
                                  Meant destination, Inspected what);
   // A connection to a server as TLS with the one that is called so, which was verified.
   static io::Async<Result<std::unique_ptr<io::Stream>>> secure_for(
-      State& state, std::unique_ptr<io::Stream> upstream, std::string name);
+      State& state, std::unique_ptr<io::Stream> upstream, const policy::Host& host,
+      std::uint16_t port);
 
   // ---- http.cpp
   // Takes the connection over until its end.
