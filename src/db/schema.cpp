@@ -148,8 +148,23 @@ UPDATE builds SET log_bytes = (SELECT coalesce(sum(length(CAST(message AS BLOB))
 CREATE INDEX builds_by_age ON builds (created_ms);
 )sql";
 
-constexpr std::array<std::string_view, 5> kSteps = {kFirst, kSandboxEvents, kPublicTemplates,
-                                                    kSnapshotShapes, kBuildLogs};
+// What teams keep with the server; values as the server has sealed them.
+constexpr std::string_view kSecrets = R"sql(
+CREATE TABLE secrets (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  metadata TEXT NOT NULL,
+  sealed TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  updated_ms INTEGER NOT NULL,
+  UNIQUE (team_id, name)
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr std::array<std::string_view, 6> kSteps = {
+    kFirst, kSandboxEvents, kPublicTemplates, kSnapshotShapes, kBuildLogs, kSecrets};
 
 Result<std::int64_t> user_version(Sqlite& sqlite) {
   TRY_ASSIGN(Query query, sqlite.query("PRAGMA user_version"));

@@ -207,10 +207,12 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   if (keyed) CO_TRY(seal_secrets(record, secrets, sealed));
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
-  auto taken = keyed ? co_await take_with_keys(from.recipe, record)
-                     : co_await take(from.recipe, std::move(from.image_id));
-  if (!taken.has_value()) co_return fail(std::move(taken).error());
-  Ready ready = std::move(*taken);
+  Ready ready;
+  if (keyed) {
+    CO_TRY_ASSIGN(ready, co_await take_with_keys(from.recipe, record));
+  } else {
+    CO_TRY_ASSIGN(ready, co_await take(from.recipe, std::move(from.image_id)));
+  }
   CO_TRY(co_await start(ready, std::move(from.start)));
   record.image = ready.made.image;
   record.host_id = ready.made.id;

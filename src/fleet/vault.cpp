@@ -14,10 +14,20 @@ namespace caisson::fleet {
 namespace {
 
 constexpr std::string_view kRecords = "vault records 1";
+constexpr std::string_view kKept = "vault kept 1";
 constexpr std::string_view kGateway = "vault gateway 1 ";
 constexpr std::size_t kNumberDigits = 32;
 // Nobody reads it: programs look at the key alone.
 constexpr const char* kAuthorityName = "Caisson sandbox";
+
+// Says whose value it is; nothing goes by it.
+policy::SecretRule rule_of_kept(std::string_view id) {
+  policy::SecretRule rule;
+  rule.name = id;
+  rule.source = {.kind = policy::SecretSource::Kind::kVault, .text = std::string(id)};
+  rule.hosts = {"kept.invalid"};
+  return rule;
+}
 
 const egress::SecretEntry* entry_of(const std::vector<egress::SecretEntry>& entries,
                                     const policy::SecretRule& rule) {
@@ -87,6 +97,21 @@ Result<std::map<std::string, std::string>> Vault::placeholders(std::string_view 
     if (!entry.rule.env.empty()) variables.emplace(entry.rule.env, entry.placeholder);
   }
   return variables;
+}
+
+Result<std::string> Vault::seal_value(std::string_view id, std::string_view value) const {
+  TRY(egress::check_secret_value(value));
+  egress::SecretEntry entry{.value = std::make_shared<const SecretValue>(value)};
+  entry.rule = rule_of_kept(id);
+  return egress::seal(derive(kKept).bytes(), std::span(&entry, 1));
+}
+
+Result<egress::SharedSecret> Vault::open_value(std::string_view id, std::string_view sealed) const {
+  TRY_ASSIGN(const auto entries, egress::unseal(derive(kKept).bytes(), sealed));
+  // One secret's value is not another's.
+  if (entries.size() != 1 || entries[0].rule != rule_of_kept(id))
+    return fail(Error::invalid("the secret's value was not sealed for it"));
+  return entries[0].value;
 }
 
 Result<NetworkKeys> Vault::make_keys() const {

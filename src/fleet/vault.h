@@ -51,6 +51,11 @@ class Vault {
   // Variables, and the placeholders that are their values. Error: that of seal().
   Result<std::map<std::string, std::string>> placeholders(std::string_view sealed) const;
 
+  // A value that a team keeps with the server; `id` is the secret's, for which alone it is opened
+  // again. Errors: invalid_argument (not a value that a secret may have; not sealed so).
+  Result<std::string> seal_value(std::string_view id, std::string_view value) const;
+  Result<egress::SharedSecret> open_value(std::string_view id, std::string_view sealed) const;
+
   Result<NetworkKeys> make_keys() const;
   // What the gateway of a sandbox with these keys is told: Recipe::network, with the secrets.
   Result<std::string> text_for(std::string_view number, std::string network,

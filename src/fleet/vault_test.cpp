@@ -113,6 +113,20 @@ TEST_F(VaultTest, WithoutSecretsThereIsNothingToSeal) {
   EXPECT_TRUE(vault_.placeholders("").value().empty());
 }
 
+TEST_F(VaultTest, AKeptValueIsOpenedForItsSecretAlone) {
+  const auto sealed = vault_.seal_value("sec_1", "the value 1");
+  ASSERT_TRUE(sealed.has_value()) << sealed.error().message();
+  EXPECT_EQ(vault_.open_value("sec_1", *sealed).value()->bytes(), "the value 1");
+  EXPECT_FALSE(vault_.open_value("sec_2", *sealed).has_value());
+  EXPECT_FALSE(Vault("another key").open_value("sec_1", *sealed).has_value());
+  EXPECT_FALSE(vault_.open_value("sec_1", "").has_value());
+  EXPECT_FALSE(vault_.seal_value("sec_1", "short").has_value());
+  EXPECT_FALSE(vault_.seal_value("sec_1", "two\nlines of it").has_value());
+  // Nor is what was sealed for a sandbox a value that is kept.
+  const auto other = vault_.seal(policy_with({rule("A", "one")}), given("one", "the value 1"), "");
+  EXPECT_FALSE(vault_.open_value("A", *other).has_value());
+}
+
 TEST_F(VaultTest, KeysAreOneSandboxsAlone) {
   const auto sealed =
       vault_.seal(policy_with({rule("A", "one")}), given("one", "tok_0123456789"), "");

@@ -221,9 +221,11 @@ Async<std::optional<DialResult>> Gateway::State::dial_for(State& state, policy::
   const ServedDomain& served = state.options.served;
   const bool is_served = tls && served.has(host, port);
   auto connect = [&]() -> Async<void> {
-    dialed = is_served ? co_await dial_served(state.loop, served.address)
-                       : co_await dial(state.loop, std::move(host), port, std::move(allowed),
-                                       state.options.policy);
+    if (is_served)
+      dialed = co_await dial_served(state.loop, served.address);
+    else
+      dialed = co_await dial(state.loop, std::move(host), port, std::move(allowed),
+                             state.options.policy);
   };
   co_await io::race(connect(), wait_end(state));
   if (state.ended) co_return std::nullopt;

@@ -115,7 +115,8 @@ Status hand_out_layer(int layer_fd, const Ids& ids, Handouts& handouts) {
   const Fd upper(::openat(layer_fd, "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!upper.valid()) return fail_errno("open the layer's upper directory");
   TRY_ASSIGN(const image::LayerRecord record, Recorder(upper.get(), ids).take());
-  TRY_ASSIGN(handouts.record, sys::memory_file("caisson-layer-record", image::encode_record(record)));
+  TRY_ASSIGN(handouts.record,
+             sys::memory_file("caisson-layer-record", image::encode_record(record)));
   TRY_ASSIGN(const Fd mount, sys::open_tree(upper.get(), "", OPEN_TREE_CLONE));
   TRY(sys::mount_setattr(
       mount.get(), false,
