@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "api/secrets.h"
 #include "api/snapshots.h"
 #include "api/templates.h"
 #include "fleet/fleet.h"
@@ -33,6 +34,7 @@ struct Backend {
   fleet::Fleet& fleet;
   Templates& templates;
   Snapshots& snapshots;
+  Secrets& secrets;
   // Under which clients reach ports, as "PORT-ID.DOMAIN"; may hold a port. Empty: they cannot.
   std::string domain;
   Egress egress = {};

@@ -76,6 +76,7 @@ class FakeFleet final : public fleet::Fleet {
   std::chrono::seconds timeout{-1};   // of the last set_timeout() or connect()
   policy::NetworkPolicy network_now;  // of the last set_network()
   std::vector<fleet::GivenSecret> secrets_now;
+  std::vector<std::string> renewed;  // TEAM/NAME
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
   fleet::Resume resume = fleet::Resume::kWhatWasKept;  // of the last connect()
@@ -164,6 +165,10 @@ class FakeFleet final : public fleet::Fleet {
     secrets_now = std::move(secrets);
     sandboxes[id]->view_now.network = std::move(fields);
     co_return Status();
+  }
+  io::Async<void> renew_secret(std::string team, std::string name) override {
+    renewed.push_back(team + "/" + name);
+    co_return;
   }
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override {

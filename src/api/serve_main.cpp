@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/database_keys.h"
+#include "api/database_secrets.h"
 #include "api/database_snapshots.h"
 #include "api/e2b/envd.h"
 #include "api/ground.h"
@@ -184,6 +185,8 @@ class Program {
   std::optional<db::Variables> variables_;
   const std::shared_ptr<io::Turns> image_turns_ = std::make_shared<io::Turns>(loop_, kImagesAtOnce);
   std::optional<DatabaseSnapshots> snapshots_;
+  std::shared_ptr<const fleet::Vault> vault_;
+  std::optional<DatabaseSecrets> secrets_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
   std::optional<LocalTemplates> templates_;
@@ -299,8 +302,10 @@ fleet::FleetOptions Program::fleet_options() {
                            : fleet::kLongestLife;
   options.image_turns = image_turns_;
   options.served_domain = served_domain_;
-  options.vault =
-      std::make_shared<const fleet::Vault>(secret_->token(db::TokenPurpose::kVault, ""));
+  options.vault = vault_;
+  options.kept_values = [this](std::string team, std::vector<std::string> names) {
+    return kept_values(database_, vault_, std::move(team), std::move(names));
+  };
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
         purpose == "traffic" ? db::TokenPurpose::kTraffic : db::TokenPurpose::kEnvdAccess, id);
@@ -428,6 +433,7 @@ int Program::run() {
       .quota = [this](std::string team) { return quotas_->of(std::move(team)); },
       .room = [this](std::string team) { return fleet_->room(std::move(team)); }});
   quotas_.emplace(database_, config_);
+  vault_ = std::make_shared<const fleet::Vault>(secret_->token(db::TokenPurpose::kVault, ""));
   fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
@@ -435,11 +441,13 @@ int Program::run() {
       loop_, ground_.host, database_,
       DatabaseSnapshots::Options{.most = config_.max_snapshots, .turns = image_turns_});
   keys_.emplace(*database_keys_);
+  secrets_.emplace(database_, vault_, *fleet_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{.backend = {.loop = loop_,
                                               .fleet = *fleet_,
                                               .templates = *templates_,
                                               .snapshots = *snapshots_,
+                                              .secrets = *secrets_,
                                               .domain = domain_,
                                               .egress = egress_},
                                   .keys = *keys_,

@@ -7,6 +7,7 @@
 #include "api/e2b/nameless.h"
 #include "api/e2b/not_here.h"
 #include "api/e2b/sandboxes.h"
+#include "api/e2b/secrets.h"
 #include "api/e2b/snapshots.h"
 #include "api/e2b/templates.h"
 #include "api/v1/routes.h"
@@ -26,8 +27,8 @@ Service::Service(Parts parts) : parts_(std::move(parts)) {
   for (const auto routes :
        {e2b::sandbox_routes(), e2b::list_routes(), e2b::log_routes(), e2b::template_routes(),
         e2b::template_build_routes(), e2b::template_tag_routes(), e2b::snapshot_routes(),
-        e2b::routes_not_here(), v1::sandbox_routes(), v1::command_routes(), v1::file_routes(),
-        v1::fact_routes()}) {
+        e2b::secret_routes(), e2b::routes_not_here(), v1::sandbox_routes(), v1::command_routes(),
+        v1::file_routes(), v1::fact_routes()}) {
     routes_.insert(routes_.end(), routes.begin(), routes.end());
   }
   for (const Route& route : routes_) router_.add(route.method, route.pattern);

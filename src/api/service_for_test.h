@@ -204,6 +204,50 @@ class FakeSnapshots final : public Snapshots {
   }
 };
 
+// Keeps everything but the values, whose last one a test may look at.
+class FakeSecrets final : public Secrets {
+ public:
+  std::map<std::pair<std::string, std::string>, SecretView> kept;  // by team and name
+  std::string value;                                               // the last
+  std::string next_token;                                          // of the next list()
+  std::size_t limit = 0;                                           // of the last
+
+  io::Async<Result<SecretView>> create(std::string team, std::string name, Metadata metadata,
+                                       SecretValue given) override {
+    value = given.bytes();
+    SecretView view{.id = "sec_" + name, .name = name, .metadata = std::move(metadata)};
+    const bool fresh = kept.emplace(std::pair(team, name), view).second;
+    if (!fresh) co_return fail(Error(Code::kAlreadyExists, "there is a secret " + name));
+    co_return view;
+  }
+  io::Async<Result<SecretView>> update(std::string team, std::string secret,
+                                       std::optional<Metadata> metadata,
+                                       SecretValue given) override {
+    const auto found = kept.find({team, secret});
+    if (found == kept.end()) co_return fail(Error::not_found("secret not found"));
+    value = given.bytes();
+    ++found->second.version;
+    if (metadata.has_value()) found->second.metadata = std::move(*metadata);
+    co_return found->second;
+  }
+  io::Async<Result<SecretView>> find(std::string team, std::string secret) override {
+    const auto found = kept.find({team, secret});
+    if (found == kept.end()) co_return fail(Error::not_found("secret not found"));
+    co_return found->second;
+  }
+  io::Async<Result<SecretViews>> list(std::string team, std::size_t most, std::string) override {
+    limit = most;
+    SecretViews views{.secrets = {}, .next_token = std::exchange(next_token, "")};
+    for (const auto& [key, view] : kept)
+      if (key.first == team) views.secrets.push_back(view);
+    co_return views;
+  }
+  io::Async<Status> remove(std::string team, std::string secret) override {
+    if (kept.erase({team, secret}) == 0) co_return fail(Error::not_found("secret not found"));
+    co_return Status();
+  }
+};
+
 class ServiceFixture {
  public:
   io::Loop loop{1};
@@ -211,6 +255,7 @@ class ServiceFixture {
   FakeKeys keys;
   FakeTemplates templates;
   FakeSnapshots snapshots;
+  FakeSecrets secrets;
   std::vector<std::pair<SandboxAddress, std::string>> to_sandboxes;  // with the request's path
 
   ServiceFixture() {
@@ -220,7 +265,7 @@ class ServiceFixture {
     log_in_ = Fd(ends[1]);
     log_.emplace(log_in_.get(), io::Log::Level::kDebug);
     service_.emplace(Service::Parts{
-        .backend = {loop, fleet, templates, snapshots, "example.com", {.exists = true}},
+        .backend = {loop, fleet, templates, snapshots, secrets, "example.com", {.exists = true}},
         .keys = keys,
         .log = *log_,
         .sandbox = [this](http::Exchange& exchange,

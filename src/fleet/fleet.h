@@ -199,10 +199,15 @@ class Fleet {
                                           std::chrono::seconds timeout, Resume how) = 0;
   // From now on this may leave a running sandbox (NewSandbox::network). Errors: also those of
   // Sandbox::set_network().
-  // A secret without a value among `secrets` keeps the one that it has.
+  // A secret without a value among `secrets` has what the team keeps by that name, else what it has
+  // had.
   virtual io::Async<Status> set_network(std::string team, std::string id,
                                         policy::NetworkPolicy network, std::string fields,
                                         std::vector<GivenSecret> secrets) = 0;
+  // What the team keeps by this name has changed, or is kept no more: the sandboxes that use it get
+  // it, or are refused what they ask with it. Returns when they have been told; what one of them
+  // could not be told stands in its log.
+  virtual io::Async<void> renew_secret(std::string team, std::string name) = 0;
   // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing
   // that the database has refers to it.
   virtual io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) = 0;

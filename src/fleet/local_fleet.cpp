@@ -4,9 +4,7 @@
 
 #include "base/time_text.h"
 #include "fleet/local_fleet_state.h"
-#include "fleet/network.h"
 #include "fleet/page_token.h"
-#include "policy/network_policy.h"
 
 namespace caisson::fleet {
 
@@ -234,53 +232,6 @@ io::Async<Status> LocalFleet::kill(std::string team, std::string id) {
   // many does not outrun the host.
   co_await sandbox->wait_removed(kRemovalTime);
   co_return Status{};
-}
-
-io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
-                                          policy::NetworkPolicy network, std::string fields,
-                                          std::vector<GivenSecret> secrets) {
-  const auto state = state_;
-  const auto* entry = state->find(team, id);
-  if (entry == nullptr) co_return fail(no_sandbox(id));
-  const auto sandbox = entry->sandbox;
-  if (sandbox->view().state == fleet::State::kPaused)
-    co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
-  CO_TRY(check_served(network));
-  const bool keyed = policy::inspects(network);
-  if (keyed && entry->record.keys.empty())
-    co_return fail(Error::precondition(
-        "the sandbox was made with a network that inspects no TLS and has no secrets, so that it "
-        "trusts no certificate of its gateway; make one with them"));
-  // What cannot be written down is not done.
-  Record wanted = entry->record;
-  wanted.view = sandbox->view();
-  wanted.view.network = fields;
-  wanted.recipe.network = served_network(std::move(network));
-  if (keyed) CO_TRY(state->seal_secrets(wanted, secrets, entry->record.secrets));
-  std::string text = wanted.recipe.network;
-  if (keyed) {
-    CO_TRY_ASSIGN(text,
-                  state->options.vault->text_for(wanted.keys, std::move(text), wanted.secrets));
-  }
-  CO_TRY(check_network(text));
-  CO_TRY(state->records->check(wanted));
-  CO_TRY(co_await state->records->put(wanted));
-  const Status set = co_await sandbox->set_network(std::move(text), std::move(fields));
-  auto* changed = state->find(team, id);
-  if (changed == nullptr) {
-    std::ignore = co_await state->records->remove(id);
-    co_return fail(no_sandbox(id));
-  }
-  if (set.has_value()) {
-    changed->record.recipe.network = std::move(wanted.recipe.network);
-    changed->record.secrets = std::move(wanted.secrets);
-    changed->record.env = std::move(wanted.env);
-    sandbox->set_env(State::variables_of(changed->record));
-    sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");
-  }
-  // Others may have written meanwhile what held before.
-  const Status saved = co_await state->save(id);
-  co_return set.has_value() ? saved : set;
 }
 
 io::Async<Status> LocalFleet::set_timeout(std::string team, std::string id, seconds from_now,

@@ -43,6 +43,10 @@ struct FleetOptions {
   std::string served_domain;
   // Whose secrets are sealed by it. Null: there are none.
   std::shared_ptr<const Vault> vault;
+  // Values of those of these names that the team keeps; null: it keeps none. On the loop, as above.
+  std::function<io::Async<Result<std::vector<GivenSecret>>>(std::string team,
+                                                            std::vector<std::string> names)>
+      kept_values;
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
   // Error: not_found (the team). On the loop, as above.
@@ -98,6 +102,7 @@ class LocalFleet final : public Fleet {
   io::Async<Status> kill(std::string team, std::string id) override;
   io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
                                 std::string fields, std::vector<GivenSecret> secrets) override;
+  io::Async<void> renew_secret(std::string team, std::string name) override;
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override;
   io::Async<Status> pause(std::string team, std::string id, Keep keep) override;

@@ -109,6 +109,18 @@ class LocalFleetTest : public testing::Test {
     options.pool = pool_;
     options.made_network = made_network_;
     options.vault = vault_;
+    options.kept_values =
+        [this](std::string,
+               std::vector<std::string> names) -> io::Async<Result<std::vector<GivenSecret>>> {
+      std::vector<GivenSecret> values;
+      for (const std::string& name : names) {
+        const auto found = kept_secrets_.find(name);
+        if (found != kept_secrets_.end())
+          values.push_back(
+              {.name = name, .value = std::make_shared<const SecretValue>(found->second)});
+      }
+      co_return values;
+    };
     options.find_template = [this](std::string, std::string name) -> io::Async<Result<Template>> {
       if (name != "base") co_return fail(Error::not_found("template '" + name + "' not found"));
       co_return Template{.id = "base-id",
@@ -155,6 +167,7 @@ class LocalFleetTest : public testing::Test {
   Pool::Sizes pool_;
   std::string made_network_;
   std::shared_ptr<const Vault> vault_;
+  std::map<std::string, std::string> kept_secrets_;  // of every team
   milliseconds reboot_time_ = seconds(15);
 };
 

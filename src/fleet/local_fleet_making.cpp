@@ -8,7 +8,6 @@
 #include "fleet/recipe.h"
 #include "fleet/shape.h"
 #include "io/race.h"
-#include "policy/network_document.h"
 
 namespace caisson::fleet {
 
@@ -108,35 +107,6 @@ io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string imag
   co_return fail(set.error());
 }
 
-io::Async<Result<Ready>> LocalFleet::State::take_with_keys(Recipe recipe, Record& record) {
-  const std::string network = recipe.network;
-  CO_TRY_ASSIGN(NetworkKeys keys, options.vault->make_keys());
-  CO_TRY_ASSIGN(std::string text, options.vault->text_for(keys.number, network, record.secrets));
-  recipe.authority = std::move(keys.certificate);
-  recipe.served_domain = options.served_domain;
-  record.keys = std::move(keys.number);
-  CO_TRY_ASSIGN(Ready ready, co_await pool.make(std::move(recipe), std::move(keys.file)));
-  const Status set = co_await apply_network(*ready.client, std::move(text));
-  if (set.has_value()) co_return ready;
-  ready.client->shutdown();
-  co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
-  co_return fail(set.error());
-}
-
-Status LocalFleet::State::seal_secrets(Record& record, const std::vector<GivenSecret>& values,
-                                       const std::string& before) const {
-  if (options.vault == nullptr)
-    return fail(Error(Code::kUnimplemented,
-                      "network: this server has no keys for secrets, and "
-                      "none for TLS that is inspected"));
-  TRY_ASSIGN(const policy::NetworkPolicy policy,
-             policy::parse_written_network_policy(record.recipe.network));
-  TRY_ASSIGN(record.secrets, options.vault->seal(policy, values, before));
-  TRY_ASSIGN(const auto variables, options.vault->placeholders(record.secrets));
-  for (const auto& [name, placeholder] : variables) record.env[name] = placeholder;
-  return {};
-}
-
 io::Async<Status> LocalFleet::State::start(const Ready& ready, StartCommand what) {
   if (what.command.empty()) co_return Status();
   StartOptions how{.user = ready.made.user, .env = own_variables(ready.made.id)};
@@ -201,10 +171,14 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY(check_privileges(quota, from.recipe));
   CO_TRY_ASSIGN(const bool keyed, needs_keys(from.recipe.network));
-  const std::vector<GivenSecret> secrets = std::move(wanted.secrets);
+  std::vector<GivenSecret> secrets = std::move(wanted.secrets);
   const std::string sealed = std::move(wanted.sealed_secrets);
   Record record = record_of(std::move(team), from, std::move(wanted));
-  if (keyed) CO_TRY(seal_secrets(record, secrets, sealed));
+  if (keyed) {
+    CO_TRY_ASSIGN(secrets,
+                  co_await values_for(record.team, from.recipe.network, std::move(secrets)));
+    CO_TRY(seal_secrets(record, secrets, sealed));
+  }
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
   Ready ready;

@@ -146,6 +146,13 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<Result<Ready>> take(Recipe recipe, std::string image_id);
   // One whose network needs keys, which come into the record; its secrets are there.
   io::Async<Result<Ready>> take_with_keys(Recipe recipe, Record& record);
+  // `given`, and what the team keeps of the other names that the policy has.
+  io::Async<Result<std::vector<GivenSecret>>> values_for(std::string team, std::string network,
+                                                         std::vector<GivenSecret> given);
+  // As LocalFleet::set_network(), of a policy that was checked, also of a paused one.
+  io::Async<Status> change_network(std::shared_ptr<LocalSandbox> sandbox,
+                                   policy::NetworkPolicy network, std::string fields,
+                                   std::vector<GivenSecret> secrets);
   // Seals the secrets of the record's network, of which it has the values, and gives it the
   // variables of their placeholders. Error: those of Vault::seal(); unimplemented without a vault.
   Status seal_secrets(Record& record, const std::vector<GivenSecret>& values,

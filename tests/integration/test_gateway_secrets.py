@@ -92,7 +92,9 @@ class Echo(internet_lab.Handler):
         self.wfile.write(data)
 
 
-class Stage(unittest.TestCase):
+class Lab(unittest.TestCase):
+    """Servers that say what they were sent, whom the gateway trusts, and one that no rule allows."""
+
     maxDiff = None
 
     @classmethod
@@ -113,10 +115,18 @@ class Stage(unittest.TestCase):
                        "plain": cls.internet.serve(Server, GOOD, 80, handler=Echo),
                        "evil": cls.internet.serve(Server, EVIL, 443, evil, handler=Echo)}
 
+    def received(self, name):
+        return self.servers[name].received
+
+    def forget(self):
+        for server in self.servers.values():
+            server.forget()
+
+
+class Stage(Lab):
     def each_caller(self):
         for kind in ("root", "user"):
-            for server in self.servers.values():
-                server.forget()
+            self.forget()
             with self.subTest(caller=kind), harness.Caller(kind) as caller:
                 yield caller
 
@@ -135,9 +145,6 @@ class Stage(unittest.TestCase):
 
     def python(self, caller, script, policy=POLICY, **named):
         return self.run_in(caller, policy, "python3", "-c", PYTHON + script, **named)
-
-    def received(self, name):
-        return self.servers[name].received
 
     # ---- where it goes ----
 
@@ -407,12 +414,16 @@ print(repr(found.replace("\\n", " ")) if any(mine in open(f, errors="replace").r
             self.assertEqual(caller.sandboxes_left(), [])
 
 
-if __name__ == "__main__":
+def main(file, stage):
     harness.require_programs()
     harness.subreaper()
-    if os.environ.get(STAGE):
+    if os.environ.get(stage):
         unittest.main(argv=[sys.argv[0], *(sys.argv[1:] or ["Stage"])], verbosity=2)
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip", "openssl"))) or not os.path.exists(BUNDLE):
         print("left out: the gateway is tested as root alone, with unshare, ip, openssl and ca-certificates", file=sys.stderr)
         sys.exit(os.environ.get("CI") == "true")
-    sys.exit(internet_lab.enter(__file__, sys.argv[1:] or ["Stage"], STAGE))
+    sys.exit(internet_lab.enter(file, sys.argv[1:] or ["Stage"], stage))
+
+
+if __name__ == "__main__":
+    main(__file__, STAGE)

@@ -18,9 +18,6 @@ io::Async<Result<Answer>> pushed(Call&) {
 io::Async<Result<Answer>> volumes(Call&) {
   return refuse("this server has no volumes");
 }
-io::Async<Result<Answer>> secrets(Call&) {
-  return refuse("this server keeps no secrets");
-}
 io::Async<Result<Answer>> teams(Call&) {
   return refuse(
       "teams and API keys are administered on the server's host: see `caisson key --help`");
@@ -34,11 +31,6 @@ constexpr Route kRoutes[] = {
     {"POST", "/volumes", volumes},
     {"GET", "/volumes/{volumeID}", volumes},
     {"DELETE", "/volumes/{volumeID}", volumes},
-    {"GET", "/secrets", secrets},
-    {"POST", "/secrets", secrets},
-    {"GET", "/secrets/{secretID}", secrets},
-    {"POST", "/secrets/{secretID}", secrets},
-    {"DELETE", "/secrets/{secretID}", secrets},
     {"GET", "/teams", teams},
     {"GET", "/teams/{teamID}/metrics", teams},
     {"GET", "/teams/{teamID}/metrics/max", teams},

@@ -1,0 +1,161 @@
+// The networks of a local fleet's sandboxes: with keys and secrets, and changed.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "fleet/local_fleet_state.h"
+#include "fleet/network.h"
+#include "policy/network_document.h"
+#include "policy/network_policy.h"
+
+namespace caisson::fleet {
+namespace {
+
+bool is_among(const std::vector<GivenSecret>& given, const std::string& name) {
+  return std::ranges::find(given, name, &GivenSecret::name) != given.end();
+}
+
+// What a client gave with the sandbox, and no team keeps.
+bool is_of_sandbox(const policy::SecretRule& rule) {
+  return rule.source.text.starts_with('.');
+}
+
+}  // namespace
+
+io::Async<Result<Ready>> LocalFleet::State::take_with_keys(Recipe recipe, Record& record) {
+  const std::string network = recipe.network;
+  CO_TRY_ASSIGN(NetworkKeys keys, options.vault->make_keys());
+  CO_TRY_ASSIGN(std::string text, options.vault->text_for(keys.number, network, record.secrets));
+  recipe.authority = std::move(keys.certificate);
+  recipe.served_domain = options.served_domain;
+  record.keys = std::move(keys.number);
+  CO_TRY_ASSIGN(Ready ready, co_await pool.make(std::move(recipe), std::move(keys.file)));
+  const Status set = co_await apply_network(*ready.client, std::move(text));
+  if (set.has_value()) co_return ready;
+  ready.client->shutdown();
+  co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
+  co_return fail(set.error());
+}
+
+Status LocalFleet::State::seal_secrets(Record& record, const std::vector<GivenSecret>& values,
+                                       const std::string& before) const {
+  if (options.vault == nullptr)
+    return fail(Error(Code::kUnimplemented,
+                      "network: this server has no keys for secrets, and "
+                      "none for TLS that is inspected"));
+  TRY_ASSIGN(const policy::NetworkPolicy policy,
+             policy::parse_written_network_policy(record.recipe.network));
+  TRY_ASSIGN(record.secrets, options.vault->seal(policy, values, before));
+  TRY_ASSIGN(const auto variables, options.vault->placeholders(record.secrets));
+  for (const auto& [name, placeholder] : variables) record.env[name] = placeholder;
+  return {};
+}
+
+io::Async<Result<std::vector<GivenSecret>>> LocalFleet::State::values_for(
+    std::string team, std::string network, std::vector<GivenSecret> given) {
+  CO_TRY_ASSIGN(const policy::NetworkPolicy policy, policy::parse_written_network_policy(network));
+  std::vector<std::string> names;
+  for (const policy::SecretRule& rule : policy.secrets) {
+    const std::string& name = rule.source.text;
+    if (!is_of_sandbox(rule) && !is_among(given, name) &&
+        std::ranges::find(names, name) == names.end())
+      names.push_back(name);
+  }
+  if (names.empty() || !options.kept_values) co_return given;
+  CO_TRY_ASSIGN(std::vector<GivenSecret> kept,
+                co_await options.kept_values(std::move(team), std::move(names)));
+  for (GivenSecret& one : kept) given.push_back(std::move(one));
+  co_return given;
+}
+
+io::Async<Status> LocalFleet::State::change_network(std::shared_ptr<LocalSandbox> sandbox,
+                                                    policy::NetworkPolicy network,
+                                                    std::string fields,
+                                                    std::vector<GivenSecret> secrets) {
+  const std::string team = sandbox->team(), id = sandbox->view().id;
+  const bool keyed = policy::inspects(network);
+  std::string text = served_network(std::move(network));
+  if (keyed) {
+    CO_TRY_ASSIGN(secrets, co_await values_for(team, text, std::move(secrets)));
+  }
+  const Entry* entry = find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
+  if (keyed && entry->record.keys.empty())
+    co_return fail(Error::precondition(
+        "the sandbox was made with a network that inspects no TLS and has no secrets, so that it "
+        "trusts no certificate of its gateway; make one with them"));
+  // What cannot be written down is not done.
+  Record wanted = entry->record;
+  wanted.view = sandbox->view();
+  wanted.view.network = fields;
+  wanted.recipe.network = text;
+  if (keyed) {
+    CO_TRY(seal_secrets(wanted, secrets, entry->record.secrets));
+    CO_TRY_ASSIGN(text, options.vault->text_for(wanted.keys, std::move(text), wanted.secrets));
+  }
+  CO_TRY(check_network(text));
+  CO_TRY(records->check(wanted));
+  CO_TRY(co_await records->put(wanted));
+  const Status set = co_await sandbox->set_network(std::move(text), std::move(fields));
+  Entry* changed = find(team, id);
+  if (changed == nullptr) {
+    std::ignore = co_await records->remove(id);
+    co_return fail(no_sandbox(id));
+  }
+  if (set.has_value()) {
+    changed->record.recipe.network = std::move(wanted.recipe.network);
+    changed->record.secrets = std::move(wanted.secrets);
+    changed->record.env = std::move(wanted.env);
+    sandbox->set_env(variables_of(changed->record));
+    sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");
+  }
+  // Others may have written meanwhile what held before.
+  const Status saved = co_await save(id);
+  co_return set.has_value() ? saved : set;
+}
+
+io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
+                                          policy::NetworkPolicy network, std::string fields,
+                                          std::vector<GivenSecret> secrets) {
+  const auto state = state_;
+  const auto* entry = state->find(team, id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
+  const auto sandbox = entry->sandbox;
+  if (sandbox->view().state == fleet::State::kPaused)
+    co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
+  CO_TRY(check_served(network));
+  co_return co_await state->change_network(sandbox, std::move(network), std::move(fields),
+                                           std::move(secrets));
+}
+
+io::Async<void> LocalFleet::renew_secret(std::string team, std::string name) {
+  const auto state = state_;
+  std::vector<std::shared_ptr<LocalSandbox>> users;
+  std::vector<policy::NetworkPolicy> policies;
+  for (const auto& [id, entry] : state->entries) {
+    if (entry.record.team != team || entry.record.keys.empty()) continue;
+    auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
+    if (!policy.has_value()) continue;
+    const auto uses = [&](const policy::SecretRule& rule) { return rule.source.text == name; };
+    if (!std::ranges::any_of(policy->secrets, uses)) continue;
+    users.push_back(entry.sandbox);
+    policies.push_back(std::move(*policy));
+  }
+  if (users.empty() || !state->options.kept_values) co_return;
+  const auto kept = co_await state->options.kept_values(team, {name});
+  for (std::size_t at = 0; at < users.size(); ++at) {
+    // What is kept no more is revoked; the sandbox's other secrets stay.
+    if (kept.has_value() && kept->empty())
+      std::erase_if(policies[at].secrets,
+                    [&](const policy::SecretRule& rule) { return rule.source.text == name; });
+    Status told = fail(Error::unavailable("what the team keeps cannot be read"));
+    if (kept.has_value())
+      told = co_await state->change_network(users[at], std::move(policies[at]),
+                                            users[at]->view().network, *kept);
+    if (!told.has_value())
+      users[at]->note(Event::Level::kError, "the sandbox has the value of a secret from before",
+                      {{"secret", name}, {"error", told.error().message()}});
+  }
+}
+
+}  // namespace caisson::fleet

