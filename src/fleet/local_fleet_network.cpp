@@ -142,12 +142,9 @@ io::Async<void> LocalFleet::renew_secret(std::string team, std::string name) {
     policies.push_back(std::move(*policy));
   }
   if (users.empty() || !state->options.kept_values) co_return;
-  const auto kept = co_await state->options.kept_values(team, {name});
+  auto kept = co_await state->options.kept_values(team, {name});
+  if (kept.has_value() && kept->empty()) kept->push_back({.name = name, .value = nullptr});
   for (std::size_t at = 0; at < users.size(); ++at) {
-    // What is kept no more is revoked; the sandbox's other secrets stay.
-    if (kept.has_value() && kept->empty())
-      std::erase_if(policies[at].secrets,
-                    [&](const policy::SecretRule& rule) { return rule.source.text == name; });
     Status told = fail(Error::unavailable("what the team keeps cannot be read"));
     if (kept.has_value())
       told = co_await state->change_network(users[at], std::move(policies[at]),

@@ -51,11 +51,12 @@ Result<egress::SecretEntry> sealed_entry(const policy::SecretRule& rule,
                                          const egress::SecretEntry* before) {
   egress::SecretEntry entry{.rule = rule};
   TRY_ASSIGN(entry.value, value_of(rule, values, before));
-  TRY(egress::check_value_of(rule, entry.value->bytes()));
+  if (entry.value) TRY(egress::check_value_of(rule, entry.value->bytes()));
   if (before != nullptr && before->rule.shape == rule.shape) {
     entry.placeholder = before->placeholder;
     return entry;
   }
+  if (!entry.value) return fail(Error::invalid("the vault has no secret " + rule.source.text));
   TRY_ASSIGN(entry.placeholder, egress::placeholder_of(rule, entry.value->bytes(), random_bytes));
   return entry;
 }

@@ -23,7 +23,8 @@
 
 namespace caisson::fleet {
 
-// A value that a policy names by {vault: NAME}.
+// A value that a policy names by {vault: NAME}. Null: nobody keeps it any more, and what is asked
+// with it is to be refused.
 struct GivenSecret {
   std::string name;
   egress::SharedSecret value;

@@ -86,6 +86,19 @@ TEST_F(VaultTest, ASecretKeepsItsPlaceholderAndWhereNoneIsGivenItsValue) {
             "tok_new3456789");
 }
 
+TEST_F(VaultTest, WhatIsKeptNoMoreHasNoValueAndStaysKnown) {
+  const auto first =
+      vault_.seal(policy_with({rule("A", "one")}), given("one", "tok_0123456789"), "");
+  const std::vector<GivenSecret> gone = {{.name = "one", .value = nullptr}};
+  const auto sealed = vault_.seal(policy_with({rule("A", "one")}), gone, *first);
+  ASSERT_TRUE(sealed.has_value()) << sealed.error().message();
+  EXPECT_EQ(vault_.placeholders(*sealed).value(), vault_.placeholders(*first).value());
+  const auto keys = vault_.make_keys();
+  EXPECT_EQ(read(*keys, *vault_.text_for(keys->number, "{}", *sealed))[0].value, nullptr);
+  // Nobody gets one that never was.
+  EXPECT_FALSE(vault_.seal(policy_with({rule("A", "one")}), gone, "").has_value());
+}
+
 TEST_F(VaultTest, NothingIsTakenForASecretThatNobodyGave) {
   const auto first =
       vault_.seal(policy_with({rule("A", "one")}), given("one", "tok_0123456789"), "");

@@ -70,6 +70,11 @@ std::string rules_of(std::span<const SecretEntry> entries) {
   return policy::written(carrier);
 }
 
+// No value is empty.
+std::string_view value_in(const SecretEntry& entry) {
+  return entry.value ? entry.value->bytes() : std::string_view();
+}
+
 Result<std::vector<SecretEntry>> entries_in(std::string_view bytes) {
   const auto rules = Texts::next(bytes);
   if (!rules) return fail(not_sealed());
@@ -79,9 +84,8 @@ Result<std::vector<SecretEntry>> entries_in(std::string_view bytes) {
     const auto placeholder = Texts::next(bytes);
     const auto value = Texts::next(bytes);
     if (!placeholder || !value) return fail(not_sealed());
-    entries.push_back({.rule = std::move(rule),
-                       .placeholder = std::string(*placeholder),
-                       .value = std::make_shared<const SecretValue>(*value)});
+    entries.push_back({.rule = std::move(rule), .placeholder = std::string(*placeholder)});
+    if (!value->empty()) entries.back().value = std::make_shared<const SecretValue>(*value);
   }
   if (!bytes.empty()) return fail(not_sealed());
   return entries;
@@ -99,15 +103,13 @@ Result<std::string> seal(std::string_view key, std::span<const SecretEntry> entr
   const std::string rules = rules_of(entries);
   std::size_t size = Texts::size_of(rules);
   for (const SecretEntry& entry : entries) {
-    if (!entry.value)
-      return fail(Error::invalid("secret " + entry.rule.name + ": it has no value"));
-    size += Texts::size_of(entry.placeholder) + Texts::size_of(entry.value->bytes());
+    size += Texts::size_of(entry.placeholder) + Texts::size_of(value_in(entry));
   }
   Texts texts(size);
   texts.add(rules);
   for (const SecretEntry& entry : entries) {
     texts.add(entry.placeholder);
-    texts.add(entry.value->bytes());
+    texts.add(value_in(entry));
   }
   const std::string_view plain = texts.bytes();
   std::string sealed = random_bytes(kNonce);

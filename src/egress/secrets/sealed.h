@@ -22,8 +22,8 @@ namespace caisson::egress {
 inline constexpr std::size_t kSealingKey = 32;
 SecretValue make_sealing_key();
 
-// One line of base64. Entries have a value; old ones are left out. Error: invalid_argument (a key
-// of another size, an entry without a value), internal.
+// One line of base64. Old values are left out; an entry may have none at all. Error:
+// invalid_argument (a key of another size), internal.
 Result<std::string> seal(std::string_view key, std::span<const SecretEntry> entries);
 // Error: invalid_argument, for what was not sealed with this key, or has been changed.
 Result<std::vector<SecretEntry>> unseal(std::string_view key, std::string_view text);
