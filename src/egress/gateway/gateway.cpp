@@ -38,7 +38,8 @@ std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
     const auto now = std::ranges::find(after, old.rule.name,
                                        [](const SecretEntry& entry) { return entry.rule.name; });
     if (now == after.end()) {
-      if (after.size() < policy::kMaxSecrets) after.push_back(old);
+      // Of one that was set as a header nobody has a placeholder.
+      if (!old.rule.inject && after.size() < policy::kMaxSecrets) after.push_back(old);
       continue;
     }
     now->old_values = old.old_values;
