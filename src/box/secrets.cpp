@@ -47,7 +47,9 @@ Result<SecretValue> read_value(int fd) {
   return value;
 }
 
-Result<SecretValue> fetch(const SecretSource& source) {
+}  // namespace
+
+Result<SecretValue> fetch_secret(const SecretSource& source) {
   switch (source.kind) {
     case SecretSource::Kind::kEnv: {
       const char* const value = ::getenv(source.text.c_str());
@@ -72,8 +74,6 @@ Result<SecretValue> fetch(const SecretSource& source) {
                     "this version fetches no secret by a command; allowed are env, file and fd"));
 }
 
-}  // namespace
-
 Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy) {
   std::vector<SecretValue> values;
   for (const policy::SecretRule& rule : policy.secrets) {
@@ -81,7 +81,7 @@ Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& poli
     if (rule.on_violation == policy::OnSecretViolation::kTerminate)
       return fail(Error(Code::kUnimplemented, name + ".on_violation: found terminate, which this "
                                                      "version does not do; allowed is block"));
-    auto value = fetch(rule.source);
+    auto value = fetch_secret(rule.source);
     if (!value.has_value()) return fail(std::move(value).error().with(name));
     values.push_back(std::move(*value));
   }

@@ -18,6 +18,9 @@ namespace caisson::box {
 // misuse is to end the sandbox.
 Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy);
 
+// One of them. Errors: as above, without the name.
+Result<SecretValue> fetch_secret(const policy::SecretSource& source);
+
 // Puts the placeholders, in the policy's order, into a plan's environment ("NAME=VALUE"), in place
 // of what the image sets there.
 void add_placeholders(std::vector<std::string>& environment, const policy::NetworkPolicy& policy,

@@ -12,7 +12,7 @@ namespace {
 
 using Sweep = CommandEntry::Sweep;
 
-constexpr std::array<CommandEntry, 34> kCommands = {{
+constexpr std::array<CommandEntry, 37> kCommands = {{
     {.table = &kRunTable, .run_on = run_run, .sweep = Sweep::kNo},
     {.table = &kShellTable, .run_on = run_shell, .sweep = Sweep::kNo},
     {.table = &kExecTable, .run_on = run_exec},
@@ -40,6 +40,9 @@ constexpr std::array<CommandEntry, 34> kCommands = {{
     {.table = &kPolicyCheckTable, .run = run_policy_check, .sweep = Sweep::kNo},
     {.table = &kPolicyExplainTable, .run = run_policy_explain, .sweep = Sweep::kNo},
     {.table = &kPolicyApplyTable, .run_on = run_policy_apply},
+    {.table = &kSecretSetTable, .run_on = run_secret_set},
+    {.table = &kSecretLsTable, .run_on = run_secret_ls},
+    {.table = &kSecretRmTable, .run_on = run_secret_rm},
     {.table = &kAuditTailTable, .run = run_audit_tail, .sweep = Sweep::kNo},
     {.table = &kAuditWhyTable, .run = run_audit_why, .sweep = Sweep::kNo},
     {.table = &kAuditVerifyTable, .run = run_audit_verify, .sweep = Sweep::kNo},

@@ -29,8 +29,9 @@ extern const CommandTable kRunTable, kShellTable, kExecTable, kPsTable, kLogsTab
     kPauseTable, kResumeTable, kCpTable, kImagePullTable, kImageImportTable, kImageExportTable,
     kImageBuildTable, kImageLsTable, kImageInspectTable, kImageTagTable, kImageRmTable,
     kImageGcTable, kKeyCreateTable, kKeyLsTable, kKeyRmTable, kTeamCreateTable, kTeamLsTable,
-    kTeamSetTable, kPolicyCheckTable, kPolicyExplainTable, kPolicyApplyTable, kAuditTailTable,
-    kAuditWhyTable, kAuditVerifyTable, kServeTable, kDoctorTable, kCompletionTable, kManTable;
+    kTeamSetTable, kPolicyCheckTable, kPolicyExplainTable, kPolicyApplyTable, kSecretSetTable,
+    kSecretLsTable, kSecretRmTable, kAuditTailTable, kAuditWhyTable, kAuditVerifyTable, kServeTable,
+    kDoctorTable, kCompletionTable, kManTable;
 
 int run_run(const Parsed& parsed, Host& host);
 int run_shell(const Parsed& parsed, Host& host);
@@ -59,6 +60,9 @@ int run_team_set(const Parsed& parsed);
 int run_policy_check(const Parsed& parsed);
 int run_policy_explain(const Parsed& parsed);
 int run_policy_apply(const Parsed& parsed, Host& host);
+int run_secret_set(const Parsed& parsed, Host& host);
+int run_secret_ls(const Parsed& parsed, Host& host);
+int run_secret_rm(const Parsed& parsed, Host& host);
 int run_audit_tail(const Parsed& parsed);
 int run_audit_why(const Parsed& parsed);
 int run_audit_verify(const Parsed& parsed);

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/secret.h"
 
 namespace caisson::cli {
 
@@ -53,6 +54,12 @@ class Host {
   virtual Result<std::vector<SandboxInfo>> list() = 0;
   // One of list(), as --json has it: what is known of it here.
   virtual json::Value shown(const SandboxInfo& info) const = 0;
+  // What the caller's team keeps with a server, as its API has it (/secrets). keep_secret() gives
+  // one that is there another value. Errors: failed_precondition where this is no server; the
+  // server's.
+  virtual Status keep_secret(const std::string& name, SecretValue value) = 0;
+  virtual Result<json::Value::Array> kept_secrets() = 0;
+  virtual Status forget_secret(const std::string& name) = 0;
   // The option by which a file of the caller's is to be seen inside.
   virtual std::string_view grant_option() const = 0;
 };

@@ -61,9 +61,17 @@ class LocalHost final : public Host {
   }
   Result<std::vector<SandboxInfo>> list() override { return Sandbox::list(); }
   json::Value shown(const SandboxInfo& info) const override { return box::info_value(info); }
+  Status keep_secret(const std::string&, SecretValue) override { return no_server(); }
+  Result<json::Value::Array> kept_secrets() override { return fail(no_server().error()); }
+  Status forget_secret(const std::string&) override { return no_server(); }
   std::string_view grant_option() const override { return "--ro"; }
 
  private:
+  static Status no_server() {
+    return fail(Error::precondition(
+        "secrets are kept by a server: say which by --server URL or $CAISSON_SERVER; a sandbox of "
+        "this host is given them by caisson run --secret NAME=SOURCE@HOST"));
+  }
   static Result<std::unique_ptr<HostedSandbox>> held(Result<Sandbox> sandbox) {
     if (!sandbox.has_value()) return fail(std::move(sandbox).error());
     return std::make_unique<LocalSandbox>(std::move(*sandbox));

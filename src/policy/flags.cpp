@@ -358,9 +358,28 @@ Result<NetworkFlag> parse_network(std::string_view text) {
   return fail(wrong("--net", quote(text), kNetAllowed));
 }
 
+constexpr std::string_view kAllowedSource = "env:VARIABLE, file:PATH, fd:N or vault:NAME";
+
+Result<SecretSource> parse_secret_source(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view kind = text.substr(0, colon);
+  const std::string rest(text.substr(std::min(colon + 1, text.size())));
+  if (kind == "env") return SecretSource{.kind = SecretSource::Kind::kEnv, .text = rest};
+  if (kind == "file") return SecretSource{.kind = SecretSource::Kind::kFile, .text = rest};
+  if (kind == "vault") return SecretSource{.kind = SecretSource::Kind::kVault, .text = rest};
+  // A value that stands here by mistake is not repeated.
+  if (kind != "fd") return fail(wrong("the source", "another one", kAllowedSource));
+  SecretSource source{.kind = SecretSource::Kind::kFd};
+  const auto read = std::from_chars(rest.data(), rest.data() + rest.size(), source.descriptor);
+  if (read.ec != std::errc() || read.ptr != rest.data() + rest.size())
+    return fail(wrong("fd:", quote(rest), "the number of an inherited descriptor"));
+  return source;
+}
+
 Result<SecretRule> parse_secret(std::string_view text) {
   constexpr std::string_view kAllowed =
-      "NAME=SOURCE@HOST[,HOST…], where SOURCE is env, env:VARIABLE, file:PATH or fd:N";
+      "NAME=SOURCE@HOST[,HOST…], where SOURCE is env, env:VARIABLE, file:PATH, fd:N or "
+      "vault:NAME";
   const std::size_t equals = text.find('=');
   const std::size_t at = text.rfind('@');
   // A value that stands here by mistake is not repeated.
@@ -371,21 +390,13 @@ Result<SecretRule> parse_secret(std::string_view text) {
     return fail(wrong(path, "no @HOST behind the source", kAllowed));
   SecretRule rule{.name = name, .env = name};
   const std::string_view source = text.substr(equals + 1, at - equals - 1);
-  const std::size_t colon = std::min(source.find(':'), source.size());
-  const std::string_view kind = source.substr(0, colon);
-  const std::string rest(source.substr(std::min(colon + 1, source.size())));
-  if (source == "env" || kind == "env") {
-    rule.source = {.kind = SecretSource::Kind::kEnv, .text = source == "env" ? name : rest};
-  } else if (kind == "file") {
-    rule.source = {.kind = SecretSource::Kind::kFile, .text = rest};
-  } else if (kind == "fd") {
-    rule.source = {.kind = SecretSource::Kind::kFd};
-    const auto read =
-        std::from_chars(rest.data(), rest.data() + rest.size(), rule.source.descriptor);
-    if (read.ec != std::errc() || read.ptr != rest.data() + rest.size())
-      return fail(wrong(path + " fd:", quote(rest), "the number of an inherited descriptor"));
+  if (source == "env" || source == "vault") {
+    rule.source = {.kind = source == "env" ? SecretSource::Kind::kEnv : SecretSource::Kind::kVault,
+                   .text = name};
   } else {
-    return fail(wrong(path, "another source", kAllowed));
+    auto read = parse_secret_source(source);
+    if (!read.has_value()) return fail(std::move(read).error().with(path));
+    rule.source = std::move(*read);
   }
   std::string_view hosts = text.substr(at + 1);
   while (true) {

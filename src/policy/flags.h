@@ -92,6 +92,8 @@ Result<NetworkFlag> parse_network(std::string_view text);
 // --secret NAME=SOURCE@HOST[,HOST…]: the variable NAME has a placeholder of the secret, which is
 // fetched from SOURCE: env (the caller's variable of that name), env:VARIABLE, file:PATH or fd:N.
 Result<SecretRule> parse_secret(std::string_view text);
+// env:VARIABLE, file:PATH, fd:N or vault:NAME.
+Result<SecretSource> parse_secret_source(std::string_view text);
 // Another --net after those before it: their rules follow one another. Error: deny beside another.
 Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network);
 

@@ -159,6 +159,10 @@ TEST(Flags, ReadsWhereASecretComesFromAndWhereItGoes) {
   EXPECT_EQ(parse_secret("A=file:/x@y@a.example.com")->source,
             (SecretSource{.kind = SecretSource::Kind::kFile, .text = "/x@y"}));
   EXPECT_EQ(parse_secret("A=fd:7@a.example.com")->source.descriptor, 7);
+  const SecretSource kept{.kind = SecretSource::Kind::kVault, .text = "forge"};
+  EXPECT_EQ(parse_secret("A=vault:forge@a.example.com")->source, kept);
+  EXPECT_EQ(parse_secret("forge=vault@a.example.com")->source, kept);
+  EXPECT_EQ(*parse_secret_source("vault:forge"), kept);
 }
 
 TEST(Flags, RefusesASecretWithoutRepeatingWhatMayBeOne) {

@@ -10,7 +10,7 @@ import support
 
 COMMANDS = ["run", "shell", "exec", "ps", "logs", "kill", "pause", "resume", "cp", "image pull", "image import",
             "image export", "image build", "image ls", "image inspect", "image tag", "image rm", "image gc", "key create", "key ls", "key rm",
-            "team create", "team ls", "team set", "policy check", "policy explain", "policy apply", "audit tail", "audit why", "audit verify", "serve", "doctor", "completion"]
+            "team create", "team ls", "team set", "policy check", "policy explain", "policy apply", "secret set", "secret ls", "secret rm", "audit tail", "audit why", "audit verify", "serve", "doctor", "completion"]
 
 
 class Texts(support.CallerTest):

@@ -168,6 +168,32 @@ class Stage(test_gateway_secrets.Lab):
                 self.ask("DELETE", f"/sandboxes/{fork}")
             self.assertIn(b"Bearer " + VALUE.encode() + b"\r\n", self.received("good"))
 
+    def test_the_command_line_keeps_lists_and_forgets(self):
+        def caisson(*words, **named):
+            return self.server.caller.caisson("secret", *words, "--server", self.server.address["url"], env={"CAISSON_API_KEY": self.server.key, **named.pop("env", {})},
+                                              **named)
+        done = caisson("set", "Forge", input=VALUE.encode() + b"\n")
+        self.assertEqual((done.returncode, done.out), (0, ""), done)
+        self.assertEqual(caisson("set", "forge", "--from", "env:OTHER", env={"OTHER": OTHER}).returncode, 0)
+        listed = caisson("ls")
+        self.assertRegex(listed.out, r"forge +2 +20")
+        self.assertNotIn("CANARY", listed.out)
+        self.assertEqual(caisson("ls", "--quiet").out, "forge\n")
+        made = self.server.caller.caisson("run", "--server", self.server.address["url"], "--net", "allow:api.example.com", "--secret", "GH_TOKEN=vault:forge@api.example.com",
+                                          "--", "python3", "-c", PYTHON + ASK, env={"CAISSON_API_KEY": self.server.key})
+        self.assertEqual(made.out, "200 \n", made)
+        self.assertIn(b"Bearer " + OTHER.encode() + b"\r\n", self.received("good"))
+        self.assertEqual(caisson("rm", "forge").returncode, 0)
+        self.assertEqual(caisson("ls", "--json").out, "[]\n")
+        for words, told in ((("rm", "forge"), "not found"), (("set", "a/b"), "found 'a/b'"), (("set", "a", VALUE), "allowed is a name"),
+                            (("set", "a", "--from", "env:NOT_SET"), "NOT_SET is not set"), (("set", "a"), "has 5 bytes")):
+            done = caisson(*words, input=b"short")
+            self.assertEqual(done.returncode, 125, done)
+            self.assertIn(told, done.err)
+            self.assertNotIn("CANARY", done.err)
+        done = self.server.caller.caisson("secret", "ls")
+        self.assertIn("secrets are kept by a server", done.err)
+
     def test_e2bs_rules_refer_to_what_is_kept(self):
         self.kept()
         with self.e2b(rules={"api.example.com": [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.forge}"}}}]}) as sandbox:

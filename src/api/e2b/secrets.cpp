@@ -11,7 +11,7 @@
 namespace caisson::api::e2b {
 namespace {
 
-constexpr std::size_t kPage = 100;
+constexpr std::size_t kPage = 100, kMostPage = 1000;
 constexpr std::size_t kMostName = 256, kMostValue = 8192;
 // The fields of one are judged where they are kept.
 constexpr Object::MapLimits kMetadata{1000, 8192, 8192};
@@ -75,8 +75,9 @@ io::Async<Result<Answer>> list(Call& call) {
   std::size_t limit = kPage;
   if (const auto text = call.query("limit")) {
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), limit);
-    if (error != std::errc() || end != text->data() + text->size() || limit < 1 || limit > kPage)
-      co_return fail(policy::wrong("limit", policy::quote(*text), "a number from 1 to 100"));
+    if (error != std::errc() || end != text->data() + text->size() || limit < 1 ||
+        limit > kMostPage)
+      co_return fail(policy::wrong("limit", policy::quote(*text), "a number from 1 to 1000"));
   }
   CO_TRY_ASSIGN(const SecretViews page,
                 co_await call.backend.secrets.list(

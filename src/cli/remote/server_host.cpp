@@ -24,6 +24,8 @@ namespace caisson::cli {
 namespace {
 
 constexpr std::string_view kSandboxes = "/v1/sandboxes";
+constexpr std::string_view kSecrets = "/secrets";
+constexpr std::size_t kMostSecretName = 64;
 constexpr std::string_view kWall = "namespace";
 // Where a sandbox keeps what it was made to run, for `ps`.
 constexpr std::string_view kCommandKey = "caisson.command";
@@ -217,6 +219,9 @@ class ServerHost final : public Host {
   Result<std::unique_ptr<HostedSandbox>> connect(const std::string& id) override;
   Result<std::vector<SandboxInfo>> list() override;
   json::Value shown(const SandboxInfo& info) const override;
+  Status keep_secret(const std::string& name, SecretValue value) override;
+  Result<json::Value::Array> kept_secrets() override;
+  Status forget_secret(const std::string& name) override;
   std::string_view grant_option() const override { return "--copy"; }
 
  private:
@@ -263,6 +268,43 @@ Result<std::unique_ptr<HostedSandbox>> ServerHost::connect(const std::string& id
   if (found == nullptr)
     return fail(Error::not_found("there is no sandbox '" + id + "' on the server; see caisson ps"));
   return std::make_unique<RemoteSandbox>(api_, *found);
+}
+
+// A path of names that anybody may have typed.
+static Result<std::string> secret_path(const std::string& name) {
+  const bool plain =
+      !name.empty() && name.size() <= kMostSecretName &&
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+          std::string::npos;
+  if (!plain)
+    return fail(Error::invalid("the name: found '" + name +
+                               "'; allowed are 1 to 64 letters, digits, '-', '_' and '.'"));
+  return std::string(kSecrets) + "/" + name;
+}
+
+Status ServerHost::keep_secret(const std::string& name, SecretValue value) {
+  TRY_ASSIGN(const std::string path, secret_path(name));
+  json::Value body = json::Value::object();
+  body.set("value", std::string(value.bytes()));
+  const auto updated = call("POST", path, body);
+  if (updated.has_value()) return {};
+  if (updated.error().code() != Code::kNotFound) return fail(updated.error());
+  body.set("name", name);
+  TRY(call("POST", std::string(kSecrets), std::move(body)));
+  return {};
+}
+
+Result<json::Value::Array> ServerHost::kept_secrets() {
+  // All of them: a server keeps no more of one team's.
+  TRY_ASSIGN(const json::Value page, call("GET", std::string(kSecrets) + "?limit=1000", {}));
+  if (page.as_array() == nullptr) return fail(strange("secrets"));
+  return *page.as_array();
+}
+
+Status ServerHost::forget_secret(const std::string& name) {
+  TRY_ASSIGN(const std::string path, secret_path(name));
+  TRY(call("DELETE", path, {}));
+  return {};
 }
 
 Result<std::vector<SandboxInfo>> ServerHost::list() {
