@@ -364,7 +364,7 @@ TEST(CanonicalHost, ANameIsBelowThoseItEndsIn) {
   EXPECT_TRUE(below("a.allowed.test", "allowed.test"));
   EXPECT_TRUE(below("a.b.allowed.test", "allowed.test"));
   for (const std::string_view host :
-       {"allowed.test", "xallowed.test", "test", "allowed.test.a.test"})
+       {"allowed.test", "xallowed.test", "notallowed.test", "test", "allowed.test.a.test"})
     EXPECT_FALSE(below(host, "allowed.test")) << host;
   EXPECT_FALSE(below("192.0.2.1", "192.0.2.1"));
   EXPECT_FALSE(below("[64::2:1]", "[::2:1]"));
