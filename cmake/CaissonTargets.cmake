@@ -32,14 +32,20 @@ endif()
 
 # caisson_library(base DEPENDS …): a static library of every *.cpp of this folder (and of the named
 # SUBFOLDERS) but tests and main files, and a test program caisson_<name>_test of its *_test.cpp.
-# With SWITCHES both are compiled with the switches where the build has them.
+# With SWITCHES both are compiled with the switches where the build has them; the files that are
+# GUARDED, which include base/guards.h, are so in any case.
 function(caisson_library name)
-  cmake_parse_arguments(ARG "SWITCHES" "" "DEPENDS;SUBFOLDERS;TEST_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "SWITCHES" "" "DEPENDS;SUBFOLDERS;TEST_DEPENDS;GUARDED" ${ARGN})
   set(patterns *.cpp)
   foreach(sub ${ARG_SUBFOLDERS})
     list(APPEND patterns ${sub}/*.cpp)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  set(guarded CAISSON_GUARDED=1)
+  if(CAISSON_TEST_SWITCHES)
+    list(APPEND guarded CAISSON_TEST_SWITCHES=1)
+  endif()
+  set_property(SOURCE ${ARG_GUARDED} APPEND PROPERTY COMPILE_DEFINITIONS ${guarded})
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "(_test|_main)\\.cpp$")

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/guards.h"
 #include "base/kernel_abi.h"
 
 namespace caisson {
@@ -20,7 +21,10 @@ constexpr int kFirstChildFd = 3;
 // Runs in a forked child of a process that may have threads: system calls only.
 [[noreturn]] void become(const char* path, char* const* arguments,
                          std::span<const int> descriptors) {
-  char* const environment[] = {nullptr};
+  char* environment[] = {nullptr, nullptr};
+#if defined(CAISSON_TEST_SWITCHES)
+  environment[0] = const_cast<char*>(guard_variable());
+#endif
   // First out of each other's way, then to the numbers that the program expects.
   int moved[8] = {};
   std::size_t count = 0;

@@ -75,8 +75,8 @@ bool keeps_environment() {
 #if defined(CAISSON_TEST_SWITCHES)
 // What the test build leaves out, where it fails on purpose, and which version it plays.
 bool is_of_test_build(std::string_view entry) {
-  for (const char* name :
-       {"CAISSON_OFF=", "CAISSON_FAULT=", "CAISSON_TIMINGS=", "CAISSON_PROTOCOL="})
+  for (const char* name : {"CAISSON_OFF=", "CAISSON_FAULT=", "CAISSON_TIMINGS=",
+                           "CAISSON_PROTOCOL=", "CAISSON_GUARD_OFF="})
     if (entry.starts_with(name)) return true;
   return false;
 }
@@ -132,7 +132,7 @@ bool may_fork() {
 // Nothing of the caller's environment stays in the launcher's and the supervisor's memory.
 void wipe_environment() {
   if (keeps_environment()) return;
-  static char* nothing[5] = {};
+  static char* nothing[6] = {};
   std::size_t kept = 0;
   for (char** entry = environ; *entry != nullptr; ++entry) {
 #if defined(CAISSON_TEST_SWITCHES)
