@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/guards.h"
 #include "box/secrets.h"
 #include "egress/audit_file.h"
 #include "policy/network_document.h"
@@ -87,6 +88,7 @@ Result<KeptNetwork> keep_gateway(egress::GatewayProcess& gateway,
 }
 
 void add_trust_variables(std::map<std::string, std::string>& env) {
+  if (guard_off(Guard::kTrustVariables)) return;
   for (const char* name : kTrustVariables) env.try_emplace(name, wall::kTrustFile);
 }
 

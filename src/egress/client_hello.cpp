@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/guards.h"
 
 namespace caisson::egress {
 namespace {
@@ -14,6 +15,12 @@ constexpr std::size_t kMessageHeader = 4;
 constexpr std::size_t kRandom = 32;
 constexpr std::size_t kMostSession = 32;
 constexpr std::size_t kMostName = 255;
+
+// One packet, which some take for all of a hello.
+constexpr std::size_t kShortHello = 1024;
+std::size_t most_hello() {
+  return guard_off(Guard::kHelloLength) ? kShortHello : kMostHello;
+}
 
 constexpr unsigned kHandshakeRecord = 22;
 constexpr unsigned kClientHello = 1;
@@ -131,7 +138,7 @@ class HelloParser {
   }
 
   bool extension(std::uint16_t type, std::string_view body, ClientHello& out) {
-    if (hides_name(type)) out.hides_name = true;
+    if (hides_name(type)) out.hides_name = !guard_off(Guard::kHelloEch);
     switch (type) {
       case kServerName:
         return server_name(body, out);
@@ -247,7 +254,7 @@ void ClientHelloReader::begin_record() {
   if (byte(1) != 3) return refuse("a record of the TLS hello is of no version that exists");
   if (size == 0 || size > kMostRecord)
     return refuse("a record of the TLS hello must have 1 to 16384 bytes");
-  if (taken_ + size > kMostHello) return refuse("the TLS hello has more than 64 KiB");
+  if (taken_ + size > most_hello()) return refuse("the TLS hello has more than 64 KiB");
   if (message_size_ > 0 && size > message_size_ - handshake_.size())
     return refuse("something stands behind the TLS hello in its record");
   payload_left_ = size;
@@ -270,7 +277,7 @@ void ClientHelloReader::begin_message() {
   std::size_t type = 0, size = 0;
   VERIFY(header.number(1, type) && header.number(3, size));
   if (type != kClientHello) return refuse("the client's first TLS message is no hello");
-  if (taken_ + size > kMostHello) return refuse("the TLS hello has more than 64 KiB");
+  if (taken_ + size > most_hello()) return refuse("the TLS hello has more than 64 KiB");
   if (payload_left_ > size) return refuse("something stands behind the TLS hello in its record");
   message_size_ = kMessageHeader + size;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/guards.h"
 #include "policy/host_name.h"
 
 namespace caisson::egress {
@@ -58,7 +59,10 @@ DnsDecision reverse(const DnsQuery& query, std::string name, const IpAddress& ad
 }
 
 DnsDecision synthetic(const DnsQuery& query, std::string name, NameTable& table) {
-  if (!asks_for_address(query)) return decided(DnsOutcome::kNoData, std::move(name));
+  if (!asks_for_address(query)) {
+    const bool denies = guard_off(Guard::kDnsTypes);
+    return decided(denies ? DnsOutcome::kNoSuchName : DnsOutcome::kNoData, std::move(name));
+  }
   const auto addresses = table.addresses_of(name);
   if (!addresses) return decided(DnsOutcome::kTableFull, std::move(name));
   DnsDecision decision = decided(DnsOutcome::kSynthetic, std::move(name));
@@ -68,7 +72,8 @@ DnsDecision synthetic(const DnsQuery& query, std::string name, NameTable& table)
 
 DnsDecision unmatched(const DnsQuery& query, const policy::DnsPolicy& rules, std::string name,
                       NameTable& table) {
-  if (is_private_name(name)) return decided(DnsOutcome::kNoSuchName, std::move(name));
+  if (is_private_name(name) || guard_off(Guard::kDnsDenied))
+    return decided(DnsOutcome::kNoSuchName, std::move(name));
   switch (rules.unmatched) {
     case policy::UnmatchedName::kSynthetic:
       return synthetic(query, std::move(name), table);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/guards.h"
 #include "base/kernel_abi.h"
 #include "base/paths.h"
 #include "base/sys.h"
@@ -78,7 +79,8 @@ Result<std::vector<std::string>> GatewayProcess::give_secrets(const policy::Netw
     if (!placeholder.has_value())
       return fail(std::move(placeholder).error().with("network.secrets." + policy.secrets[i].name));
     TRY(sent);
-    placeholders.push_back(placeholder->bytes.substr(1));
+    placeholders.push_back(guard_off(Guard::kPlaceholderInside) ? std::string(value)
+                                                                : placeholder->bytes.substr(1));
   }
   return placeholders;
 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "base/guards.h"
+
 namespace caisson::egress {
 namespace {
 
@@ -116,6 +118,7 @@ std::uint32_t NameTable::unused_number() {
 }
 
 std::optional<std::uint32_t> NameTable::number_of(const IpAddress& address) const {
+  if (address.is_v6() && guard_off(Guard::kSyntheticV6)) return std::nullopt;
   const IpAddress& network = (address.is_v6() ? v6_ : v4_).network();
   const auto bytes = bytes_of(address), start = bytes_of(network);
   const std::size_t head = bytes.size() - 4;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/fd.h"
+#include "base/guards.h"
 #include "egress/socket_address.h"
 
 namespace caisson::egress {
@@ -51,6 +52,7 @@ bool reached_from_itself(const IpAddress& address) {
 }  // namespace
 
 bool is_own_address(const IpAddress& address) {
+  if (guard_off(Guard::kOwnAddress)) return false;
   return reached_from_itself(address) || (can_bind(address) && !can_bind_to_any(address));
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/guards.h"
 #include "http/text.h"
 
 namespace caisson::http {
@@ -44,7 +45,8 @@ Parsed<std::optional<Framing>> stated_framing(const Headers& headers, int minor_
   const std::size_t lengths = count_of(headers, "content-length");
   const std::size_t codings = count_of(headers, "transfer-encoding");
   if (lengths + codings == 0) return std::nullopt;
-  if (lengths > 0 && codings > 0) return refuse(400, "both Content-Length and Transfer-Encoding");
+  if (lengths > 0 && codings > 0 && !guard_off(Guard::kFraming))
+    return refuse(400, "both Content-Length and Transfer-Encoding");
   if (codings > 0) {
     if (minor_version == 0) return refuse(400, "Transfer-Encoding in HTTP/1.0");
     if (codings > 1 || !same_name(*headers.get("transfer-encoding"), "chunked"))
@@ -104,7 +106,7 @@ Parsed<void> check_target(const RequestHead& head) {
   const auto authority = authority_of(target);
   if (!authority.has_value() || authority->empty() || !is_host(*authority))
     return refuse(400, "the target is neither a path nor the URL of one");
-  if (host.has_value() && !same_name(*host, *authority))
+  if (host.has_value() && !same_name(*host, *authority) && !guard_off(Guard::kAbsoluteForm))
     return refuse(400, "Host names another host than the target");
   return {};
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/guards.h"
 #include "base/json.h"
 #include "http/text.h"
 
@@ -301,7 +302,7 @@ void ServerExchange::on_gone(std::function<void()> call) {
 
 Async<Result<Exchange::Upgraded>> ServerExchange::upgrade(ResponseHead head) {
   CO_TRY(not_begun());
-  if (!request_.upgrade || !decoder_.done())
+  if ((!request_.upgrade && !guard_off(Guard::kUpgradeUnasked)) || !decoder_.done())
     co_return fail(Error::precondition("the request asks for no other protocol"));
   if (connection_->reading())
     co_return fail(Error::precondition("the connection is being read already"));

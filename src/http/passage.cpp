@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "base/guards.h"
 #include "io/race.h"
 
 namespace caisson::http {
@@ -144,7 +145,8 @@ io::Async<Status> Passage::receive_answer() {
   answer.head.minor_version = 1;
   if (answer.head.status == 101) {
     if (options_.on_answer) CO_TRY(options_.on_answer(answer.head));
-    if (!upgrades_) co_return fail(Error::invalid("it changes the protocol unasked"));
+    if (!upgrades_ && !guard_off(Guard::kUpgradeUnasked))
+      co_return fail(Error::invalid("it changes the protocol unasked"));
     co_return co_await tunnel(std::move(answer.head));
   }
   remove_hop_by_hop(answer.head.headers);

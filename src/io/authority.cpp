@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/guards.h"
 #include "io/authority_state.h"
 
 namespace caisson::io {
@@ -38,7 +39,9 @@ Status add_name(X509* to, const std::string& name) {
 }
 
 Result<CertifiedKey> make_ca(const std::string& name) {
-  TRY_ASSIGN(CertifiedKey made, begin_pair(name, -Authority::kBefore, Authority::kValid));
+  const auto before =
+      guard_off(Guard::kLeafNotBefore) ? std::chrono::seconds(0) : -Authority::kBefore;
+  TRY_ASSIGN(CertifiedKey made, begin_pair(name, before, Authority::kValid));
   X509* const ca = made.certificate.get();
   TRY(add_extension(ca, ca, NID_basic_constraints, "critical,CA:TRUE,pathlen:0"));
   TRY(add_extension(ca, ca, NID_key_usage, "critical,keyCertSign,cRLSign"));
@@ -61,8 +64,10 @@ Result<Certificate> Authority::State::make_certificate_of(const std::string& nam
   TRY(add_extension(leaf, issuer, NID_key_usage, "critical,digitalSignature"));
   TRY(add_extension(leaf, issuer, NID_ext_key_usage, "serverAuth"));
   TRY(add_name(leaf, name));
-  TRY(add_extension(leaf, issuer, NID_subject_key_identifier, "hash"));
-  TRY(add_extension(leaf, issuer, NID_authority_key_identifier, "keyid:always"));
+  if (!guard_off(Guard::kLeafKeyIds)) {
+    TRY(add_extension(leaf, issuer, NID_subject_key_identifier, "hash"));
+    TRY(add_extension(leaf, issuer, NID_authority_key_identifier, "keyid:always"));
+  }
   TRY(sign(leaf, issuer, ca.key.get()));
   return made;
 }

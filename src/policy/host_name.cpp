@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/encoding.h"
+#include "base/guards.h"
 #include "policy/complain.h"
 
 namespace caisson::policy {
@@ -51,19 +52,23 @@ bool is_digit(char c) {
 std::string lowered(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c >= 'A' && c <= 'Z' && !guard_off(Guard::kCaseFolding))
+      c = static_cast<char>(c - 'A' + 'a');
   }
   return lower;
 }
 
 // What no host in any position may hold: controls and the space, and what parts a URL.
 bool is_forbidden(char c) {
+  if (guard_off(Guard::kHostBytes)) return false;
   const auto byte = static_cast<unsigned char>(c);
   return byte <= 0x20 || byte == 0x7f ||
          std::string_view("%\\/@#?").find(c) != std::string_view::npos;
 }
 
 bool is_of_a_label(char c) {
+  if (guard_off(Guard::kHostBytes)) return true;
+  if (guard_off(Guard::kCaseFolding) && c >= 'A' && c <= 'Z') return true;
   return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_';
 }
 
@@ -153,6 +158,7 @@ Read<Host> read_host(std::string_view text) {
   if (text[0] == '[') return read_bracketed(text);
   std::string name = lowered(text);
   const bool dot = name.ends_with('.');
+  if (dot && guard_off(Guard::kTrailingDot)) return Host{Host::Kind::kName, std::move(name), {}};
   if (dot) name.pop_back();
   if (!is_ascii(name) || has_a_label(name)) {
     auto made = international_name(name);
@@ -164,6 +170,7 @@ Read<Host> read_host(std::string_view text) {
   if (!ends_in_a_number(name)) return Host{Host::Kind::kName, std::move(name), {}};
   if (dot) return fault("its last label is a number, and an address has no dot at its end");
   auto host = read_address(name);
+  if (!host && guard_off(Guard::kIpv4Spelling)) return Host{Host::Kind::kName, std::move(name), {}};
   if (!host)
     return fault("its last label is a number, and it is not four decimal numbers from 0 to 255");
   return host;
@@ -204,7 +211,8 @@ Result<Host> canonical_host(std::string_view text) {
 bool is_below(const Host& host, const Host& base) {
   return !host.is_address() && !base.is_address() && host.name.size() > base.name.size() + 1 &&
          host.name.ends_with(base.name) &&
-         host.name[host.name.size() - base.name.size() - 1] == '.';
+         (host.name[host.name.size() - base.name.size() - 1] == '.' ||
+          guard_off(Guard::kLabelBoundary));
 }
 
 std::string Authority::text() const {

@@ -2,6 +2,7 @@
 // public suffixes.
 #include <libpsl.h>
 
+#include "base/guards.h"
 #include "policy/complain.h"
 #include "policy/host_name.h"
 
@@ -25,7 +26,7 @@ bool is_public_suffix(const std::string& name) {
 }  // namespace
 
 Result<HostPattern> HostPattern::parse(std::string_view text) {
-  if (text == "*" || text == "**")
+  if ((text == "*" || text == "**") && !guard_off(Guard::kPatternEverything))
     return fail(no_pattern(text,
                            "would be every host; allowed is the hosts that are meant, or for "
                            "every host of the Internet `default: allow-public`"));
@@ -38,7 +39,7 @@ Result<HostPattern> HostPattern::parse(std::string_view text) {
     scope = Scope::kBelowAndItself;
     rest.remove_prefix(3);
   }
-  if (rest.find('*') != std::string_view::npos)
+  if (rest.find('*') != std::string_view::npos && !guard_off(Guard::kPatternPlace))
     return fail(no_pattern(text, "has a '*' that is not the whole first label; allowed is " +
                                      std::string(kAllowedPattern)));
   auto host = canonical_host(rest);
@@ -50,7 +51,7 @@ Result<HostPattern> HostPattern::parse(std::string_view text) {
   if (host->is_address())
     return fail(
         no_pattern(text, "is wrong: no names are below an address; allowed is the address alone"));
-  if (is_public_suffix(host->name))
+  if (is_public_suffix(host->name) && !guard_off(Guard::kPatternSuffix))
     return fail(no_pattern(text, "would be names of strangers: anybody can have one below " +
                                      quote(host->name) +
                                      ", a public suffix; allowed is a wildcard on a name below "
@@ -59,7 +60,7 @@ Result<HostPattern> HostPattern::parse(std::string_view text) {
 }
 
 bool HostPattern::matches(const Host& host) const {
-  if (host == host_) return scope_ != Scope::kBelow;
+  if (host == host_) return scope_ != Scope::kBelow || guard_off(Guard::kPatternApex);
   return scope_ != Scope::kExact && is_below(host, host_);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/guards.h"
 #include "policy/complain.h"
 
 namespace caisson::policy {
@@ -136,7 +137,7 @@ IpAddress IpAddress::v4(std::array<std::uint8_t, 4> bytes) {
 }
 
 IpAddress IpAddress::v6(std::array<std::uint8_t, 16> bytes) {
-  if (std::equal(kMapped.begin(), kMapped.end(), bytes.begin()))
+  if (std::equal(kMapped.begin(), kMapped.end(), bytes.begin()) && !guard_off(Guard::kV4Mapped))
     return v4({bytes[12], bytes[13], bytes[14], bytes[15]});
   IpAddress address;
   address.is_v6_ = true;

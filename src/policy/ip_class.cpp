@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/guards.h"
+
 namespace caisson::policy {
 namespace {
 
@@ -64,6 +66,10 @@ constexpr Entry kSix[] = {
     {{0xff}, 8, IpClass::kMulticast},
 };
 
+// What these would be taken for without their guards.
+constexpr Entry kMapped = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, 96, IpClass::kGlobal};
+constexpr Entry kOwnNat64 = {{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, 48, IpClass::kGlobal};
+constexpr Entry kSiteLocal = {{0xfe, 0xc0}, 10, IpClass::kGlobal};
 constexpr Entry kNat64 = {{0x00, 0x64, 0xff, 0x9b}, 96, IpClass::kTranslated};
 
 bool within(const Bytes& address, const Entry& entry) {
@@ -86,10 +92,17 @@ IpClass look_up(const Bytes& address, const Entry (&table)[size], IpClass otherw
 IpClass classify(const IpAddress& address) {
   const Bytes& bytes = address.bytes();
   if (!address.is_v6()) return look_up(bytes, kFour, IpClass::kGlobal);
+  if (guard_off(Guard::kV4Mapped) && within(bytes, kMapped)) return kMapped.ip_class;
+  if (guard_off(Guard::kNat64) && (within(bytes, kNat64) || within(bytes, kOwnNat64)))
+    return kOwnNat64.ip_class;
   if (within(bytes, kNat64))
     return classify(IpAddress::v4({bytes[12], bytes[13], bytes[14], bytes[15]}));
   // Of IPv6 2000::/3 is given out and nothing else.
-  return look_up(bytes, kSix, IpClass::kReserved);
+  const IpClass found = look_up(bytes, kSix, IpClass::kReserved);
+  if (guard_off(Guard::kIpTranslated) &&
+      (found == IpClass::kTranslated || within(bytes, kSiteLocal)))
+    return kSiteLocal.ip_class;
+  return found;
 }
 
 std::string_view to_string(IpClass ip_class) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/guards.h"
 #include "policy/names.h"
 #include "policy/network_policy.h"
 #include "policy/read_node.h"
@@ -176,7 +177,7 @@ Result<NetworkRule> read_rule(const Node& node, Path path) {
   const bool of_requests = rule.action == RuleAction::kAllow &&
                            rule.protocol == RuleProtocol::kHttp &&
                            (!rule.http.empty() || rule.websocket);
-  if (!says_tls && of_requests) rule.tls = TlsMode::kInspect;
+  if (!says_tls && of_requests && !guard_off(Guard::kMethodsInspect)) rule.tls = TlsMode::kInspect;
   return rule;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/guards.h"
 #include "policy/complain.h"
 #include "policy/names.h"
 #include "policy/secret_check.h"
@@ -116,7 +117,7 @@ Status check_shape(const NetworkRule& rule, const std::string& path) {
   }
   const bool looks =
       rule.protocol == RuleProtocol::kHttp && (rule.tls != TlsMode::kSplice || !allows);
-  if (!rule.http.empty() && !looks) {
+  if (!rule.http.empty() && !looks && !guard_off(Guard::kMethodsInspect)) {
     return fail(wrong(key_below(path, "http"), "a list",
                       "nothing where connections are not looked into (tls: splice, proto: tcp)"));
   }
@@ -152,7 +153,8 @@ bool CompiledNetwork::Rule::has_address(const IpAddress& address) const {
 }
 
 bool CompiledNetwork::Rule::has_port(std::uint16_t port) const {
-  return ports.empty() || std::ranges::find(ports, port) != ports.end();
+  return ports.empty() || guard_off(Guard::kRulePorts) ||
+         std::ranges::find(ports, port) != ports.end();
 }
 
 bool CompiledNetwork::Match::has_method(std::string_view method) const {
@@ -234,7 +236,8 @@ Result<CompiledNetwork::Rule> CompiledNetwork::compile_rule(const NetworkRule& v
   if (rule.ports.empty() && !values.any_port && rule.action == RuleAction::kAllow) {
     rule.ports = {rule.tls == TlsMode::kPlaintext ? kHttpPort : kHttpsPort};
   }
-  if (rule.action == RuleAction::kAllow && rule.is_of_loopback()) {
+  if (rule.action == RuleAction::kAllow && rule.is_of_loopback() &&
+      !guard_off(Guard::kLoopbackRule)) {
     return fail(wrong(path, "the loopback alone, which is the sandbox's own inside",
                       "beside it a name that leads there on this host, or another address of it"));
   }
@@ -291,7 +294,8 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
 // A secret for a host that nothing reaches by TLS is a mistake. Of what is below a name some part
 // may be meant.
 Status CompiledNetwork::check_secret_hosts(const std::string& path) const {
-  if (values_.unmatched == NetworkDefault::kAllowPublic) return {};
+  if (values_.unmatched == NetworkDefault::kAllowPublic || guard_off(Guard::kSecretHostsOpened))
+    return {};
   for (const SecretRule& secret : values_.secrets) {
     // What others may know is set wherever it is allowed to go.
     if (secret.inject && !secret.inject->scrub) continue;
@@ -312,7 +316,7 @@ Status CompiledNetwork::check_secret_hosts(const std::string& path) const {
 // ---- decisions ----------------------------------------------------------------------------------
 
 NetworkDecision CompiledNetwork::unmatched(NetworkReason reason, Named named) const {
-  if (values_.unmatched != NetworkDefault::kAllowPublic)
+  if (values_.unmatched != NetworkDefault::kAllowPublic && !guard_off(Guard::kDefaultDeny))
     return {.allowed = false, .reason = reason};
   // Else a name that is denied would be reached by its address, or by bytes that do not say it.
   if (denies_names_ && named == Named::kNo)
@@ -373,7 +377,8 @@ NetworkDecision CompiledNetwork::connection(const Host& host, std::uint16_t port
   }
   const bool named = !host.is_address() && kind != ConnectionKind::kOther;
   NetworkDecision decision = unmatched(reason, named ? Named::kYes : Named::kNo);
-  decision.inspect = decision.allowed && kind == ConnectionKind::kTls && serves_secret(host);
+  decision.inspect = decision.allowed && kind == ConnectionKind::kTls && serves_secret(host) &&
+                     !guard_off(Guard::kSecretHostsOpened);
   return decision;
 }
 
@@ -401,7 +406,9 @@ NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
   NetworkDecision nearest{.allowed = false, .reason = NetworkReason::kNoRule};
   for (const Rule& rule : rules_) {
     if (rule.action != RuleAction::kAllow || !rule.has_host(host)) continue;
-    const bool of_kind = request.tls ? opens(rule, host) : rule.tls == TlsMode::kPlaintext;
+    const bool of_kind = request.tls
+                             ? opens(rule, host)
+                             : rule.tls == TlsMode::kPlaintext || guard_off(Guard::kPlaintextRule);
     const bool other = rule.protocol == RuleProtocol::kHttp && !of_kind;
     if (!rule.has_port(port) || other) {
       const NetworkReason miss = request.tls ? NetworkReason::kProtocol : NetworkReason::kPlaintext;
@@ -412,13 +419,15 @@ NetworkDecision CompiledNetwork::request(const Host& host, std::uint16_t port,
     nearest = judge(rule, request);
     if (nearest.allowed) return nearest;
   }
-  if (values_.unmatched != NetworkDefault::kAllowPublic) return nearest;
+  if (values_.unmatched != NetworkDefault::kAllowPublic && !guard_off(Guard::kDefaultDeny))
+    return nearest;
   return unmatched(nearest.reason, host.is_address() ? Named::kNo : Named::kYes);
 }
 
 NetworkDecision CompiledNetwork::judge(const Rule& rule, const Request& request) {
   NetworkDecision decision{.allowed = false, .reason = NetworkReason::kMethod, .rule = rule.id};
-  if (request.websocket && !rule.websocket && rule.protocol == RuleProtocol::kHttp) {
+  if (request.websocket && !rule.websocket && rule.protocol == RuleProtocol::kHttp &&
+      !guard_off(Guard::kWebsocketRule)) {
     decision.reason = NetworkReason::kWebSocket;
     return decision;
   }
@@ -453,16 +462,18 @@ NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t
     }
   }
   const IpClass type = classify(address);
-  if (type == IpClass::kGlobal && !own) return {.allowed = true, .reason = NetworkReason::kDefault};
+  if ((type == IpClass::kGlobal && !own) || guard_off(Guard::kFloor))
+    return {.allowed = true, .reason = NetworkReason::kDefault};
   if (values_.floor == Floor::kFixed) return {.allowed = false, .reason = NetworkReason::kFloor};
   const bool by_itself = own || type == IpClass::kMetadata || type == IpClass::kLoopback ||
                          type == IpClass::kUnspecified;
+  const bool any_range = !by_itself || guard_off(Guard::kMetadataAlone);
   const unsigned least_bits = address.is_v6() ? kLeastLiftingBits6 : kLeastLiftingBits4;
   for (const Rule& rule : rules_) {
     if (allowed.reason != NetworkReason::kMatch || rule.id != allowed.rule) continue;
     const bool named = std::ranges::any_of(rule.cidrs, [&](const Cidr& range) {
       return range.contains(address) && range.bits() >= least_bits &&
-             (range.is_single() || !by_itself);
+             (range.is_single() || any_range);
     });
     if (named) return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
   }
@@ -476,7 +487,8 @@ bool CompiledNetwork::may_match(const Host& host) const {
 
 bool CompiledNetwork::opens(const Rule& rule, const Host& host) const {
   if (rule.action != RuleAction::kAllow || rule.protocol != RuleProtocol::kHttp) return false;
-  return rule.tls == TlsMode::kInspect || (rule.tls == TlsMode::kSplice && serves_secret(host));
+  return rule.tls == TlsMode::kInspect || (rule.tls == TlsMode::kSplice && serves_secret(host) &&
+                                           !guard_off(Guard::kSecretHostsOpened));
 }
 
 std::vector<std::string> CompiledNetwork::secrets_of(const Host& host) const {

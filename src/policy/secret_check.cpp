@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "base/guards.h"
 #include "policy/complain.h"
 #include "policy/host_name.h"
 
@@ -273,6 +274,7 @@ Result<std::vector<std::string>> parse_json_pointer(std::string_view text) {
 }
 
 bool is_repeated_header(std::string_view name) {
+  if (guard_off(Guard::kRepeatedHeaders)) return false;
   constexpr std::array<std::string_view, 27> kNames = {"user-agent",
                                                        "referer",
                                                        "origin",

@@ -4,6 +4,7 @@
 #include <expected>
 #include <optional>
 
+#include "base/guards.h"
 #include "policy/complain.h"
 
 namespace caisson::policy {
@@ -65,7 +66,7 @@ void append_escape(std::string& out, char c) {
 
 // What an escape must not stand for, at any depth: what parts or ends a path where it is decoded.
 bool is_hidden_separator(char c) {
-  return c == '/' || c == '\\' || c == '\0';
+  return !guard_off(Guard::kPathSeparators) && (c == '/' || c == '\\' || c == '\0');
 }
 
 // The text in its one spelling: only what must be escaped is, in upper-case digits.
@@ -86,7 +87,7 @@ Read<std::string> respelled(std::string_view text) {
     const auto byte = escaped(text.substr(i));
     if (!byte) return fault("a % is not followed by two hexadecimal digits");
     if (is_hidden_separator(*byte)) return fault("it holds " + quote(text.substr(i, 3)));
-    if (is_unreserved(*byte)) {
+    if (is_unreserved(*byte) && !guard_off(Guard::kPathUnreserved)) {
       out += *byte;
     } else {
       append_escape(out, *byte);
@@ -116,6 +117,7 @@ bool is_dots(std::string_view segment) {
 
 // Whether it is empty or a dot segment for those to whom what follows a semicolon is no part of it.
 bool hides_behind_parameters(std::string_view segment) {
+  if (guard_off(Guard::kPathParameters)) return false;
   const std::size_t semicolon = segment.find(';');
   return semicolon == 0 ||
          (semicolon != std::string_view::npos && is_dots(segment.substr(0, semicolon)));
@@ -125,6 +127,7 @@ bool hides_behind_parameters(std::string_view segment) {
 // where nothing is.
 std::string segment_fault(std::string_view segment) {
   if (hides_behind_parameters(segment)) return "a segment is empty or dots but for its parameters";
+  if (guard_off(Guard::kPathNested)) return "";
   std::string text(segment);
   for (int level = 0; text.find('%') != std::string::npos; ++level) {
     std::string decoded;
@@ -155,7 +158,7 @@ Read<std::vector<std::string_view>> resolved(std::string_view path) {
     const std::string_view segment = path.substr(at, slash - at);
     const bool last = slash == path.size();
     if (std::string wrong = segment_fault(segment); !wrong.empty()) return fault(std::move(wrong));
-    if (segment == "..") {
+    if (segment == ".." && !guard_off(Guard::kPathDots)) {
       if (kept.empty()) return fault("its \"..\" leads above the root");
       if (kept.back().empty()) return fault("a \"..\" follows an empty segment");
       kept.pop_back();

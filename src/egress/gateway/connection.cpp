@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guards.h"
 #include "egress/client_hello.h"
 #include "egress/first_bytes.h"
 #include "egress/gateway/dial.h"
@@ -82,7 +83,7 @@ void judge_name(const State& state, const Meant& destination, std::string_view n
     return;
   }
   judged.host = std::move(*host);
-  if (destination.pin && judged.host != destination.host) {
+  if (destination.pin && judged.host != destination.host && !guard_off(Guard::kServerNameBound)) {
     judged.reason = "name_mismatch";
     judged.detail = "the connection is for " + destination.host.name + ", its bytes name another";
     return;
@@ -111,9 +112,10 @@ void judge_hello(const State& state, const Meant& destination, const ClientHello
   }
   judged.hides_name = reader.hello().hides_name;
   judged.protocols = reader.hello().protocols;
-  const std::optional<std::string>& name = reader.hello().server_name;
+  std::optional<std::string> name = reader.hello().server_name;
+  if (guard_off(Guard::kServerNameJudged)) name.reset();
   if (name.has_value()) return judge_name(state, destination, *name, judged);
-  if (destination.pin) {
+  if (destination.pin && !guard_off(Guard::kServerNameRequired)) {
     judged.reason = "no_server_name";
     return;
   }
@@ -253,8 +255,9 @@ static bool allows(const State& state, const policy::CompiledNetwork& policy, co
 static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& client,
                                    const Meant& destination, Judged judged) {
   const io::Clock::time_point began = io::Clock::now();
+  const Host to = guard_off(Guard::kDialByName) ? destination.host : judged.host;
   std::optional<DialResult> dialed =
-      co_await State::dial_for(*self, judged.host, destination.port,
+      co_await State::dial_for(*self, to, destination.port,
                                judged.type == ConnectionKind::kTls && !judged.raw, judged.decision);
   if (!dialed.has_value())
     dialed.emplace(std::unexpected(DialFault{.sentence = "the gateway ended"}));
@@ -341,7 +344,7 @@ Async<void> Gateway::State::serve(std::shared_ptr<State> self, std::unique_ptr<i
   }
   if (!judged.decision.allowed || !judged.reason.empty())
     co_return co_await refuse(*self, *client, destination, judged);
-  if (judged.decision.inspect) {
+  if (judged.decision.inspect && (destination.pin || !guard_off(Guard::kInspectLiteral))) {
     Inspected what{.host = std::move(judged.host),
                    .protocols = std::move(judged.protocols),
                    .decision = std::move(judged.decision)};

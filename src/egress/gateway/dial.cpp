@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/guards.h"
 #include "egress/own_address.h"
 #include "egress/resolver.h"
 #include "io/race.h"
@@ -125,7 +126,13 @@ io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port
     const auto left = until - io::Clock::now();
     if (left <= io::Clock::duration::zero()) break;
     tried = true;
-    const std::string text = endpoint(address, port);
+    std::string text = endpoint(address, port);
+    if (guard_off(Guard::kDialJudged) && !host.is_address()) {
+      // What a gateway does whose library resolves the name once more.
+      std::optional<Result<std::vector<IpAddress>>> again;
+      co_await look_up_into(loop, host.name, again);
+      if (again.has_value() && again->has_value()) text = endpoint((*again)->front(), port);
+    }
     Attempt attempt;
     const io::Clock::duration patience = std::min<io::Clock::duration>(left, kAttemptTime);
     const io::Clock::time_point began = io::Clock::now();

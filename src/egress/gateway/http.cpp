@@ -2,6 +2,7 @@
 // and goes on as it was judged.
 #include <utility>
 
+#include "base/guards.h"
 #include "base/json.h"
 #include "egress/gateway/dial.h"
 #include "egress/gateway/secret_passage.h"
@@ -29,6 +30,7 @@ struct Client {
   // Of TLS that was opened: whose server we are. nullopt: there is no TLS.
   std::optional<Host> served = std::nullopt;
   std::unique_ptr<OpenConnection> open = nullptr;  // of what is below TLS
+  bool judged = false;                             // one request of it
 
   bool tls() const { return served.has_value(); }
   std::uint16_t default_port() const { return tls() ? kHttpsPort : kHttpPort; }
@@ -62,7 +64,8 @@ std::expected<std::string, Refused> origin_form(const Client& client, const std:
   const std::uint16_t port = client.default_port();
   const bool same = named.has_value() && named->host == authority.host &&
                     named->port.value_or(port) == authority.port.value_or(port);
-  if (!same) return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
+  if (!same && !guard_off(Guard::kAbsoluteForm))
+    return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
   const std::string rest = end == std::string::npos ? "" : target.substr(end);
   return rest.starts_with('/') ? rest : "/" + rest;
 }
@@ -81,7 +84,7 @@ std::expected<Asked, Refused> read_request(const Client& client, const http::Req
   const bool other_port = authority->port.value_or(client.default_port()) != destination.port;
   const bool other_name = (destination.pin && authority->host != destination.host) ||
                           (client.served && authority->host != *client.served);
-  if (other_port || other_name)
+  if ((other_port || other_name) && !guard_off(Guard::kHostBound))
     return std::unexpected(Refused{.status = 421, .reason = "host_mismatch"});
   auto origin = origin_form(client, head.target, *authority);
   if (!origin.has_value()) return std::unexpected(std::move(origin).error());
@@ -123,7 +126,8 @@ bool allows(const State& state, const policy::CompiledNetwork& policy, const Mea
   const Host& host = asked.by_address ? destination.host : asked.host;
   const NetworkDecision decision =
       policy.request(host, destination.port, policy_request(head, asked, body));
-  return decision.allowed && state.may_stand(policy, host, destination.port, upstream, decision);
+  return (decision.allowed || guard_off(Guard::kEachRequest)) &&
+         state.may_stand(policy, host, destination.port, upstream, decision);
 }
 
 bool upgrades_to_websocket(const http::RequestHead& head) {
@@ -375,13 +379,16 @@ Async<void> handle(std::shared_ptr<Client> client, http::Exchange& exchange) {
     record.query = asked->target.query;
     decision =
         judge(*state.options.policy, destination, head, *asked, exchange.body_length().value_or(0));
+    if (guard_off(Guard::kEachRequest) && std::exchange(client->judged, true))
+      decision.allowed = true;
     record.reason = policy::to_string(decision.reason);
     record.rule = decision.rule;
     if (!decision.allowed) {
       refused = Refused{.status = decision.reason == NetworkReason::kBodySize ? 413 : 403,
                         .reason = record.reason,
                         .rule = decision.rule};
-    } else if (http::wants_upgrade(head) && !upgrades_to_websocket(head)) {
+    } else if (http::wants_upgrade(head) && !upgrades_to_websocket(head) &&
+               !guard_off(Guard::kUpgradeTokens)) {
       refused = Refused{.status = 403, .reason = "upgrade"};
     }
   } else {

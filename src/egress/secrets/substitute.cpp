@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/guards.h"
 #include "egress/secrets/decoding.h"
 #include "egress/secrets/json_span.h"
 #include "egress/secrets/placeholder.h"
@@ -37,7 +38,8 @@ std::optional<SecretFault> fault_of(const Secret& secret, const policy::Host& ho
                                     Channel channel) {
   if (secret.revoked()) return SecretFault::kRevoked;
   if (!secret.serves(host)) return SecretFault::kHost;
-  if (channel != Channel::kVerifiedTls) return SecretFault::kPlaintext;
+  if (channel != Channel::kVerifiedTls && !guard_off(Guard::kSecretPlaintext))
+    return SecretFault::kPlaintext;
   return std::nullopt;
 }
 
@@ -46,6 +48,7 @@ std::optional<SecretViolation> judge_found(const SecretRules& rules,
                                            const std::vector<FoundForm>& found,
                                            const policy::Host& host, Channel channel,
                                            std::string_view where) {
+  if (guard_off(Guard::kSecretSearch)) return std::nullopt;
   for (const FoundForm& match : found) {
     const Secret& secret = rules.all()[match.text];
     if (secret.passes(host)) continue;
@@ -155,7 +158,7 @@ class Substitution {
 
   bool count(std::size_t index, std::string_view where) {
     const Secret& secret = rules_.all()[index];
-    if (++counts_[index] > secret.max_occurrences())
+    if (++counts_[index] > secret.max_occurrences() && !guard_off(Guard::kSecretOccurrences))
       return refuse(secret, where, SecretFault::kOccurrences);
     const auto use = std::ranges::find_if(
         used_, [&](const SecretUse& u) { return u.secret == secret.name() && u.where == where; });
@@ -301,7 +304,8 @@ class Substitution {
         return false;
     }
     all_headers().remove("transfer-encoding");
-    all_headers().set("Content-Length", std::to_string(request_.body->size()));
+    if (!guard_off(Guard::kSecretLength))
+      all_headers().set("Content-Length", std::to_string(request_.body->size()));
     return true;
   }
 
@@ -335,6 +339,7 @@ class Substitution {
     }
     if (pointers.empty()) return true;
     const auto spans = find_json_strings(text, pointers);
+    if (!spans && guard_off(Guard::kSecretMalformed)) return true;
     if (!spans) return refuse(found, "body", SecretFault::kMalformed);
     std::string made;
     std::size_t done = 0;
@@ -366,6 +371,7 @@ class Substitution {
       return is_injected(secret) && secret.scrubs();
     };
     if (!std::ranges::any_of(rules_.all(), wants_room)) return true;
+    if (guard_off(Guard::kInjectMakesRoom)) return true;
     for (const std::string_view name : {"authorization", "cookie", "x-api-key"})
       all_headers().remove(name);
     return true;
@@ -384,6 +390,7 @@ class Substitution {
       const std::string name = lowered(secret.injection()->header);
       const std::string where = where_of_header(name);
       if (secret.revoked()) return refuse(secret, where, SecretFault::kRevoked);
+      if (!secret.value() && guard_off(Guard::kInjectNeedsValue)) continue;
       if (!secret.value()) return refuse(secret, where, SecretFault::kNoValue);
       if (std::ranges::find(set, name) != set.end())
         return refuse(secret, where, SecretFault::kTwice);

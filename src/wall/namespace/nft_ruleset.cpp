@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/guards.h"
 #include "base/kernel_abi.h"
 
 namespace caisson::wall {
@@ -284,6 +285,11 @@ NftRuleset gateway_ruleset() {
        then(is_protocol(IPPROTO_TCP), {reset()})},
       {kArrive, "all else is refused at the sockets (nft_reject_inet)", {reject()}},
   };
+  std::erase_if(ruleset.rules, [](const NftRule& rule) {
+    const std::string_view what = rule.what;
+    return (guard_off(Guard::kRefuseRest) && what.starts_with("all else is refused")) ||
+           (guard_off(Guard::kRedirectTcp) && what.starts_with("the redirection of TCP"));
+  });
   return ruleset;
 }
 

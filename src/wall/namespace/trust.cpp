@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/guards.h"
 #include "base/kernel_abi.h"
 #include "base/sys.h"
 #include "wall/namespace/java_trust.h"
@@ -123,7 +124,8 @@ Status RootBuilder::put_trust() {
       TRY(write_new(folder.get(), name.c_str(), "", 0444));
       TRY(bind(file, folder.get(), name, kBarred));
     }
-    TRY(lay_over(files.pem.get(), kBundles));
+    if (!guard_off(Guard::kTrustBundle)) TRY(lay_over(files.pem.get(), kBundles));
+    if (guard_off(Guard::kTrustJava)) return Status();
     return lay_over(files.java.get(), kJavaBundles);
   };
   auto status = put();
