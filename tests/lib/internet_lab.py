@@ -189,9 +189,12 @@ class Names:
         self.socket.bind(("127.0.0.1", 53))
         threading.Thread(target=self.serve, daemon=True).start()
 
+    def receive(self):
+        return self.socket.recvfrom(2048)
+
     def serve(self):
         while True:
-            query, peer = self.socket.recvfrom(2048)
+            query, peer = self.receive()
             at, labels = 12, []
             while query[at]:
                 labels.append(query[at + 1:at + 1 + query[at]].decode(errors="replace"))
