@@ -170,7 +170,9 @@ Result<std::string> ServerExchange::make_head(ResponseHead head,
   stays_ = may_stay() && !has_word(headers, "connection", "close");
   const bool interim = head.status < 200;
   headers.remove("transfer-encoding").remove("connection");
-  if (interim || head.status == 204) {
+  // A 304 may name a coding (RFC 9112, section 6.1), and some clients then wait for a body.
+  const bool unframed = head.status == 304 && !length.has_value();
+  if (interim || head.status == 204 || unframed) {
     body_ = Body::kNone;
     headers.remove("content-length");
   } else if (length.has_value()) {

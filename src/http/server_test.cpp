@@ -73,6 +73,22 @@ TEST_F(ServerTest, AnAnswer204HasNeitherLengthNorBody) {
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
+TEST_F(ServerTest, AnAnswer304OfNoLengthNamesNoCodingAndTheConnectionStays) {
+  on("/", [](Exchange& exchange) -> Async<void> {
+    ResponseHead head{.status = 304};
+    head.headers.add("ETag", "\"a\"");
+    co_await exchange.begin(std::move(head));
+    co_await exchange.end();
+  });
+  const std::string answer = answer_to(
+      "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+      "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, Not(HasSubstr("Transfer-Encoding")));
+  EXPECT_THAT(answer, Not(HasSubstr("Content-Length")));
+  // Both, one right behind the other.
+  EXPECT_THAT(answer, HasSubstr("\r\n\r\nHTTP/1.1 304 "));
+}
+
 Async<void> three_pieces(Exchange& exchange) {
   co_await exchange.begin(text_head());
   co_await exchange.write("one");
