@@ -34,6 +34,7 @@ ZONE = {
     "private.example.com": [internet_lab.OWN], "metadata.example.com": [METADATA], "metadata.goog": [METADATA],
     "metadata.google.internal": [METADATA],
     "turns.example.com": lambda times: [GOOD] if times == 1 else [internet_lab.OWN], "self.example.com": [EVIL],
+    "half.example.com": [EVIL],
 }
 
 
@@ -96,6 +97,7 @@ class Raw:
 class Echo(internet_lab.Handler):
     """Says what it was sent in the form that the path asks for, and where to go next. `files`: what else is there."""
 
+    protocol_version = "HTTP/1.1"
     files = {}
 
     def do_GET(self):
@@ -103,6 +105,16 @@ class Echo(internet_lab.Handler):
         path = self.path.split("?")[0]
         if path in self.files:
             self.answer(self.files[path])
+            return
+        if path in ("/204", "/304"):
+            self.send_response(int(path[1:]))
+            self.end_headers()
+            return
+        if path == "/chunks":
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-Trailer: z\r\n\r\n")
             return
         if path == "/elsewhere":
             self.send_response(200)
@@ -158,6 +170,8 @@ class World:
             "good": serve(internet_lab.Server, GOOD, 443, good, handler=Echo), "plain": serve(internet_lab.Server, GOOD, 80, handler=Echo),
             "evil": serve(internet_lab.Server, EVIL, 443, evil, handler=Echo), "evil plain": serve(internet_lab.Server, EVIL, 80, handler=Echo),
             "self": serve(internet_lab.Server, EVIL, 444, make("self.example.com"), handler=Echo),
+            # No name of a certificate is a part of a label.
+            "half": serve(internet_lab.Server, EVIL, 445, make("h*.example.com", signer=authority), handler=Echo),
             "raw": serve(Raw, GOOD, 8080), "raw tls": serve(Raw, GOOD, 8443),
             "switch": serve(Raw, GOOD, 8081, b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nsecret-stream"),
             "metadata": serve(Raw, METADATA, 80), "dns": serve(Raw, GOOD, 53), "dot": serve(Raw, GOOD, 853),

