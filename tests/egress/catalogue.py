@@ -22,7 +22,8 @@ CASES = [
          "no program inside gets a socket for packets, so nothing shows what the rules would do with frames"),
     case(4, "root inside changes rules, routes, addresses", "gateway_datapath:test_nobody_inside_changes_the_wire"),
     case(5, "the host, its networks, metadata, the control plane", "Boundary.test_the_host_its_networks_and_metadata_are_no_destination "
-         "Boundary.test_an_address_of_the_host_is_none_though_it_is_the_internets gateway_datapath:test_the_listeners_own_ports_are_no_door"),
+         "Boundary.test_an_address_of_the_host_is_none_though_it_is_the_internets gateway_datapath:test_the_listeners_own_ports_are_no_door "
+         "serve_secrets:test_a_sandbox_reaches_anothers_port_and_nothing_else_of_the_server"),
     case(6, "a gateway that is killed, rules that are not all there", "gateway:test_the_gateways_death_is_a_reset_and_never_open gateway_datapath:test_a_rule_that_is_not_there_makes_no_sandbox "
          "gateway_detached:test_a_dead_gateway_is_started_again_with_what_holds_now"),
     case(7, "two sandboxes with the same addresses", "gateway_datapath:test_two_sandboxes_are_told_apart_by_their_sockets "
@@ -90,7 +91,8 @@ CASES = [
     case(54, "each place gets the value, and the sandbox never", "gateway_secrets:test_the_server_gets_the_value_where_the_rule_names_the_place Secrets.test_the_sandbox_has_a_placeholder_and_the_server_gets_the_value "
          "gateway_secrets:test_the_value_is_nowhere_inside_and_in_no_process_but_its_keepers Substitute.PutsItIntoThePath", "the memory of a sandbox is not searched"),
     case(55, "where it does not go", "Secrets.test_no_other_host_gets_it_and_no_redirect_takes_it_along Secrets.test_it_goes_nowhere_without_tls Secrets.test_no_more_often_than_its_rule_says "
-         "gateway_secrets:test_what_may_not_have_it_gets_nothing Substitute.RefusesARevokedSecretAndOneWithoutAValue"),
+         "gateway_secrets:test_what_may_not_have_it_gets_nothing Substitute.RefusesARevokedSecretAndOneWithoutAValue "
+         "gateway_secrets:test_a_policy_without_a_secret_revokes_it_and_no_policy_widens_it"),
     case(56, "cut and encoded", "Secrets.test_no_encoding_takes_the_placeholder_past_the_search LeakCheck.StopsEveryEncodingAtEverySplitBeforeItIsOut Substitute.FindsThePlaceholderInWhateverSpellingItsPlaceHas",
          "HTTP/2 is not spoken"),
     case(57, "headers that servers repeat", "Secrets.test_it_goes_to_its_places_alone Substitute.RefusesHeadersThatServersRepeat"),
@@ -99,14 +101,15 @@ CASES = [
     case(59, "TRACE", "Substitute.RefusesTraceWithASecret Requests.test_methods_are_those_of_the_rule_as_they_are_written"),
     case(60, "values that are refused", "Placeholder.NoneForAValueThatIsRefused gateway_secrets:test_what_is_wrong_is_said_before_anything_starts"),
     case(61, "what the client says of itself", "Secrets.test_what_the_client_says_of_itself_gives_way_to_what_is_set Substitute.ProxyAuthorizationIsNeverSent"),
-    case(62, "new values", "Scrub.OldValuesGetThePlaceholderToo", "values are read once: none is replaced while a sandbox runs, and there is no source of commands"),
+    case(62, "new values", "serve_secrets:test_a_kept_secret_is_used_renewed_and_revoked Scrub.OldValuesGetThePlaceholderToo",
+         "what a server keeps is renewed; files are read once, there is no source of commands, and no renewal under load is tried"),
     case(63, "SigV4", "", "requests are not signed anew"),
     case(64, "OAuth", "", "tokens are not fetched or renewed"),
     case(65, "placeholders have the shape of their values", "Placeholder.OfAJwtParsesAsOneOfTheSameLength Placeholder.KeepsAPrefix gateway_secrets:test_the_placeholder_has_the_shape_and_nothing_of_the_value"),
-    case(66, "records, command lines and environments of ours", "gateway_secrets:test_the_gateways_own_environment_and_command_line_have_no_value "
+    case(66, "records, command lines and environments of ours", "gateway_secrets:test_who_keeps_the_sandbox_does_not_know_the_value gateway_secrets:test_the_gateways_own_environment_and_command_line_have_no_value "
          "Secrets.test_the_sandbox_has_a_placeholder_and_the_server_gets_the_value", "no core is dumped to look into"),
     case(67, "no connection of one is used for another", "Requests.test_no_two_requests_share_a_connection"),
-    case(68, "copies of a sandbox", "", "a snapshot is files alone: what is made of it is a new sandbox with placeholders and an authority of its own"),
+    case(68, "copies of a sandbox", "serve_secrets:test_a_fork_has_the_placeholder_and_the_secret", "a snapshot is files alone, so there is no copied memory with an authority in it"),
     case(69, "fuzzing", "fuzz:host_name fuzz:url_path fuzz:http_request fuzz:client_hello fuzz:dns_query fuzz:json_span fuzz:substitute fuzz:scrub fuzz:network_policy fuzz:first_bytes"),
     case(70, "without descriptors or memory, slow peers", "Listener.OutOfDescriptorsItWaitsAndGoesOn Stream.ASlowReaderHoldsTheWriterBack", "of the gateway as a whole it is not tried"),
     case(71, "many connections, speed", "", "measured by bench/egress.py, which is no test"),
