@@ -139,10 +139,11 @@ struct Group {
   std::string_view word;
   std::string_view summary;
 };
-constexpr std::array<Group, 5> kGroups = {{{"image", "Images of the local store"},
+constexpr std::array<Group, 6> kGroups = {{{"image", "Images of the local store"},
                                            {"key", "API keys of the server"},
                                            {"team", "Teams of the server"},
                                            {"policy", "Network policies"},
+                                           {"secret", "Secrets that a server keeps"},
                                            {"audit", "What was let through and refused"}}};
 
 bool is_of(const CommandTable& command, std::string_view group) {
