@@ -26,8 +26,10 @@
 
 namespace caisson::egress {
 
-// Of a line, without its line break. Ours are a quarter as long at most.
+// Of a line, without its line break. Ours are two thirds as long at most.
 inline constexpr std::size_t kMostAuditLine = 64 * 1024;
+// The secrets that one record names; of more it says how many.
+inline constexpr std::size_t kMostAuditSecrets = 8;
 
 // The record that the next one stands on.
 struct AuditHead {

@@ -123,6 +123,26 @@ TEST(AuditEntry, OnlyWhatTheChainMakesIsARecord) {
   EXPECT_EQ(parse_audit_line(large).error().message(), "it is longer than 65536 bytes");
 }
 
+TEST(AuditEntry, TheSecretsOfARequestAreTold) {
+  const auto parsed = [](std::string_view secrets) {
+    std::string record(kRecord);
+    record.insert(record.rfind('}'), R"(,"secrets":)" + std::string(secrets));
+    AuditChain chain({});
+    std::string line = chain.next(record);
+    line.pop_back();
+    return parse_audit_line(line);
+  };
+  const auto entry =
+      parsed(R"([{"name":"gh","where":"query:key","n":1},{"name":"x","where":"path"}])");
+  ASSERT_TRUE(entry.has_value()) << entry.error().message();
+  EXPECT_EQ(entry->secrets, (std::vector<std::string>{"gh in query:key", "x in path"}));
+  EXPECT_TRUE(audit_sentence(*entry).ends_with(", secret gh in query:key, secret x in path"));
+  EXPECT_TRUE(parsed(R"([{"name":1}])").has_value());
+  std::string many = "{}";
+  for (std::size_t i = 0; i < kMostAuditSecrets; ++i) many += ",{}";
+  EXPECT_FALSE(parsed("[" + many + "]").has_value());
+}
+
 TEST(AuditEntry, ASentenceSaysWhatAndWhyAndCannotPlayWithATerminal) {
   AuditEntry entry{.sequence = 9,
                    .time = "2023-11-14T22:13:20Z",

@@ -17,7 +17,7 @@ constexpr std::string_view kHashKey = R"(,"hash":")";
 constexpr std::string_view kEnd = "\"}";
 constexpr std::size_t kHashDigits = 64;
 // A record has a few dozen members, one of them a list of the secrets' uses.
-constexpr std::size_t kMostValues = 1024;
+constexpr std::size_t kMostValues = 64 + 4 * kMostAuditSecrets;
 constexpr std::size_t kMostDepth = 3;
 
 struct TextField {
@@ -90,7 +90,8 @@ Status check_parts(const json::Value& line) {
       continue;
     }
     const json::Value::Array* const uses = member.value.as_array();
-    const bool right = uses != nullptr && std::ranges::all_of(*uses, [](const json::Value& use) {
+    const bool right = uses != nullptr && uses->size() <= kMostAuditSecrets &&
+                       std::ranges::all_of(*uses, [](const json::Value& use) {
                          return use.as_object() != nullptr &&
                                 std::ranges::all_of(*use.as_object(), [](const json::Member& part) {
                                   return is_plain(part.value);
@@ -99,6 +100,19 @@ Status check_parts(const json::Value& line) {
     if (!right) return fail(wrong(member.key, "a list of the uses of secrets"));
   }
   return {};
+}
+
+std::string text_of(const json::Value& use, std::string_view key) {
+  const json::Value* const value = use.find(key);
+  return value == nullptr || value->as_string() == nullptr ? "" : *value->as_string();
+}
+
+// After check_parts().
+void read_secrets(const json::Value& line, AuditEntry& entry) {
+  const json::Value* const uses = line.find("secrets");
+  if (uses == nullptr) return;
+  for (const json::Value& use : *uses->as_array())
+    entry.secrets.push_back(text_of(use, "name") + " in " + text_of(use, "where"));
 }
 
 Status check_members(const json::Value& line, AuditEntry& entry) {
@@ -162,6 +176,7 @@ Result<AuditEntry> parse_audit_line(std::string_view line) {
   AuditEntry entry{.hashed = line.size() - tail};
   TRY(check_parts(value));
   TRY(read_members(value, entry));
+  read_secrets(value, entry);
   TRY(check_members(value, entry));
   // The same digits as those at the end: no escape in them, and no second key of that name.
   if (!is_sha256(entry.hash) || entry.hash != line.substr(entry.hashed + kHashKey.size(), 64))
@@ -177,6 +192,7 @@ std::string audit_sentence(const AuditEntry& entry) {
   if (const std::string target = entry.target(); !target.empty()) text += " " + target;
   if (const std::string reason = why(entry); !reason.empty()) text += ": " + reason;
   if (entry.status != 0) text += ", status " + std::to_string(entry.status);
+  for (const std::string& secret : entry.secrets) text += ", secret " + secret;
   if (entry.bytes_up != 0 || entry.bytes_down != 0)
     text += ", " + std::to_string(entry.bytes_up) + " bytes up, " +
             std::to_string(entry.bytes_down) + " down";

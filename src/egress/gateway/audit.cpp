@@ -1,10 +1,13 @@
 #include "egress/gateway/audit.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/time_text.h"
+#include "egress/audit_chain.h"
 
 namespace caisson::egress {
 namespace {
@@ -27,9 +30,13 @@ void set_text(json::Value& line, std::string_view key, std::string_view text) {
   if (!text.empty()) line.set(key, cut(text));
 }
 
+std::size_t named_of(const AuditRecord& record) {
+  return std::min(record.secrets.size(), kMostAuditSecrets);
+}
+
 json::Value secrets_of(const AuditRecord& record) {
   json::Value list = json::Value::array();
-  for (const AuditRecord::SecretPart& part : record.secrets) {
+  for (const AuditRecord::SecretPart& part : std::span(record.secrets).first(named_of(record))) {
     json::Value item = json::Value::object();
     set_text(item, "name", part.name);
     set_text(item, "where", part.where);
@@ -67,6 +74,8 @@ std::string audit_line(const AuditRecord& record, std::string_view sandbox, std:
   if (record.time.count() != 0) line.set("ms", record.time.count());
   set_text(line, "tls", record.tls);
   if (!record.secrets.empty()) line.set("secrets", secrets_of(record));
+  if (const std::size_t more = record.secrets.size() - named_of(record); more > 0)
+    line.set("secrets_left_out", more);
   if (record.scrubbed != 0) line.set("scrubbed", record.scrubbed);
   if (record.hides_name) line.set("ech", true);
   set_text(line, "detail", record.detail);

@@ -72,6 +72,22 @@ TEST(Audit, ARecordWithManySecretsIsReadAgain) {
   EXPECT_TRUE(entry.has_value()) << entry.error().message();
 }
 
+TEST(Audit, ManySecretsAreNamedUpToABound) {
+  AuditRecord record{.kind = AuditKind::kHttp};
+  // The longest that there can be.
+  const std::string long_text(1000, '\x01');
+  record.secrets.assign(100, {long_text, long_text, 64});
+  const json::Value line = line_of(record);
+  EXPECT_EQ(line.find("secrets")->as_array()->size(), kMostAuditSecrets);
+  EXPECT_EQ(text(line, "secrets_left_out"), std::to_string(100 - kMostAuditSecrets));
+  for (std::string* part : {&record.host, &record.rule, &record.path, &record.method,
+                            &record.destination, &record.upstream, &record.detail, &record.reason})
+    *part = long_text;
+  EXPECT_LT(audit_line(record, "sb1", 1, kTime).size(), 2 * kMostAuditLine / 3);
+  record.secrets.resize(1);
+  EXPECT_EQ(text(line_of(record), "secrets_left_out"), "(none)");
+}
+
 TEST(Audit, WhatASandboxChoseIsCutAndEscaped) {
   const json::Value line =
       line_of({.host = "a\nb\x1b[0m", .path = std::string(10'000, 'x'), .detail = "\xff"});

@@ -140,25 +140,26 @@ TEST(NetworkDocumentation, EveryReasonInTheGatewaysSourcesHasAMeaning) {
 }
 
 TEST(NetworkDocumentation, HasEveryFieldOfARecord) {
-  const AuditRecord record{.kind = AuditKind::kHttp,
-                           .reason = "a",
-                           .rule = "a",
-                           .host = "a",
-                           .port = 1,
-                           .destination = "a",
-                           .upstream = "a",
-                           .method = "a",
-                           .path = "a",
-                           .query = "?a",
-                           .status = 1,
-                           .bytes_up = 1,
-                           .bytes_down = 1,
-                           .time = std::chrono::milliseconds(1),
-                           .tls = "inspect",
-                           .hides_name = true,
-                           .secrets = {{"a", "a", 1}},
-                           .scrubbed = 1,
-                           .detail = "a"};
+  const AuditRecord record{
+      .kind = AuditKind::kHttp,
+      .reason = "a",
+      .rule = "a",
+      .host = "a",
+      .port = 1,
+      .destination = "a",
+      .upstream = "a",
+      .method = "a",
+      .path = "a",
+      .query = "?a",
+      .status = 1,
+      .bytes_up = 1,
+      .bytes_down = 1,
+      .time = std::chrono::milliseconds(1),
+      .tls = "inspect",
+      .hides_name = true,
+      .secrets = std::vector<AuditRecord::SecretPart>(kMostAuditSecrets + 1, {"a", "a", 1}),
+      .scrubbed = 1,
+      .detail = "a"};
   AuditChain chain(AuditHead{}, "torn");
   chain.lose();
   const auto line = json::parse(std::string_view(chain.next(audit_line(record, "a", 1, {}))));
