@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/fd.h"
@@ -86,6 +87,16 @@ Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& poli
     values.push_back(std::move(*value));
   }
   return values;
+}
+
+void forget_variables(const policy::NetworkPolicy& policy) {
+  for (const policy::SecretRule& rule : policy.secrets) {
+    if (rule.source.kind != SecretSource::Kind::kEnv) continue;
+    char* const value = ::getenv(rule.source.text.c_str());
+    if (value == nullptr) continue;
+    wipe(value, std::strlen(value));
+    ::unsetenv(rule.source.text.c_str());
+  }
 }
 
 void add_placeholders(std::vector<std::string>& environment, const policy::NetworkPolicy& policy,

@@ -21,6 +21,11 @@ Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& poli
 // One of them. Errors: as above, without the name.
 Result<SecretValue> fetch_secret(const policy::SecretSource& source);
 
+// Overwrites the variables that the values came from in this process' environment, whose beginning
+// /proc/PID/environ shows for as long as it lives. For a program that has no other use for them;
+// nobody may read the environment meanwhile.
+void forget_variables(const policy::NetworkPolicy& policy);
+
 // Puts the placeholders, in the policy's order, into a plan's environment ("NAME=VALUE"), in place
 // of what the image sets there.
 void add_placeholders(std::vector<std::string>& environment, const policy::NetworkPolicy& policy,

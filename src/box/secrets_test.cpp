@@ -47,6 +47,21 @@ TEST(Secrets, AreFetchedFromAVariable) {
               HasSubstr("network.secrets.gh: the variable CAISSON_TEST_SECRET is not set"));
 }
 
+TEST(Secrets, AVariableIsForgottenWhereItStands) {
+  char setting[] = "CAISSON_TEST_SECRET=from the variable";
+  ::putenv(setting);
+  forget_variables(policy_of({.text = "CAISSON_TEST_SECRET"}));
+  EXPECT_EQ(std::string_view(setting, sizeof setting - 1),
+            "CAISSON_TEST_SECRET=" + std::string(17, '\0'));
+  EXPECT_EQ(::getenv("CAISSON_TEST_SECRET"), nullptr);
+  // One that is not there, and a source that is no variable.
+  ::setenv("CAISSON_TEST_SECRET", "another's", 1);
+  forget_variables(policy_of({.text = "CAISSON_TEST_NOT_SET"}));
+  forget_variables(policy_of({.kind = SecretSource::Kind::kFile, .text = "CAISSON_TEST_SECRET"}));
+  EXPECT_STREQ(::getenv("CAISSON_TEST_SECRET"), "another's");
+  ::unsetenv("CAISSON_TEST_SECRET");
+}
+
 TEST(Secrets, AreFetchedFromADescriptorWithoutTheEndOfTheLine) {
   for (const char* text : {"12345678", "12345678\n", "12345678\r\n"}) {
     const Fd pipe = pipe_with(text);

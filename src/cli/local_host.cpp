@@ -1,5 +1,6 @@
 #include "box/registry.h"
 #include "box/result_json.h"
+#include "box/secrets.h"
 #include "cli/host.h"
 
 namespace caisson::cli {
@@ -54,7 +55,10 @@ class LocalHost final : public Host {
   Result<std::unique_ptr<HostedSandbox>> create(const SandboxSpec& spec,
                                                 CreateOptions options) override {
     options.begun = &begun_;
-    return held(Sandbox::create(spec, options));
+    auto created = Sandbox::create(spec, options);
+    // This program makes one sandbox, and passes its own environment to nobody.
+    if (spec->network.has_value()) box::forget_variables(*spec->network);
+    return held(std::move(created));
   }
   Result<std::unique_ptr<HostedSandbox>> connect(const std::string& id) override {
     return held(Sandbox::connect(id));

@@ -176,11 +176,18 @@ Status drop_rights() {
   __user_cap_data_struct data[2] = {};
   if (::syscall(SYS_capset, &header, data) != 0) return fail_errno("capset");
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl no_new_privs");
-  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl dumpable");
   return {};
 }
 
 }  // namespace
+
+Status forbid_dumps() {
+  const rlimit core{0, 0};
+  if (::setrlimit(RLIMIT_CORE, &core) != 0) return fail_errno("setrlimit");
+  // The limit does not hold where a program takes the images (core(5)).
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl dumpable");
+  return {};
+}
 
 Status confine(const Confinement& how) {
   // What a terminal sends to its whole group is for our parent, which ends us.
@@ -194,11 +201,11 @@ Status confine(const Confinement& how) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return fail_errno("getrlimit");
   files.rlim_cur = files.rlim_max = std::min<rlim_t>(files.rlim_max, how.descriptors);
-  const rlimit core{0, 0};
-  if (::setrlimit(RLIMIT_NOFILE, &files) != 0 || ::setrlimit(RLIMIT_CORE, &core) != 0)
-    return fail_errno("setrlimit");
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return fail_errno("setrlimit");
   TRY(limit_memory(how.memory));
   TRY(drop_rights());
+  // After the ids, whose change allows them again.
+  TRY(forbid_dumps());
   // After the ids, whose change clears it.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_errno("prctl pdeathsig");
   if (::getppid() != how.parent)

@@ -27,4 +27,9 @@ struct Confinement {
 
 Status confine(const Confinement& how);
 
+// No memory image of this process is written when it crashes, and nobody but root looks into it.
+// confine() sees to that too; this is for what a process is given before. What it has open can
+// no longer be opened by /proc/self/fd.
+Status forbid_dumps();
+
 }  // namespace caisson::egress

@@ -73,17 +73,29 @@ Result<std::shared_ptr<const policy::CompiledNetwork>> compiled(std::string_view
   return policy::CompiledNetwork::compile(values);
 }
 
+bool is_keyed(const Started& started) {
+  return !started.sealing.bytes().empty();
+}
+
+bool will_inspect(const Started& started) {
+  return is_keyed(started) || policy::inspects(started.policy->values());
+}
+
 // Before it is shut in, where it can still read whom this host trusts. Whoever makes the sandbox
 // waits for the certificate alone.
 Status prepare_to_inspect(Started& started) {
-  const bool keyed = !started.sealing.bytes().empty();
-  if (!keyed && !policy::inspects(started.policy->values())) return {};
-  if (!keyed) {
+  if (!will_inspect(started)) return {};
+  if (!is_keyed(started)) {
     TRY_ASSIGN(started.authority, io::Authority::make("Caisson sandbox " + started.sandbox));
     say(kGatewayAuthority, started.authority->certificate());
   }
   TRY_ASSIGN(started.trust, io::TlsTrust::load_bundle());
-  if (started.served.authority.empty()) return {};
+  return {};
+}
+
+// Before dumps are forbidden, after which it cannot open what it has open.
+Status trust_served(Started& started) {
+  if (!will_inspect(started) || started.served.authority.empty()) return {};
   TRY_ASSIGN(const Fd file, sys::memory_file("authority", started.served.authority));
   TRY_ASSIGN(started.served_trust,
              io::TlsTrust::load("/proc/self/fd/" + std::to_string(file.get())));
@@ -172,7 +184,9 @@ Result<std::optional<Started>> receive_start(bool fixed) {
   const PolicyText parts = split_policy(text);
   TRY_ASSIGN(started.policy, compiled(parts.policy, fixed));
   TRY(take_descriptors(first, started));
-  if (started.sealing.bytes().empty())
+  TRY(trust_served(started));
+  TRY(forbid_dumps());
+  if (!is_keyed(started))
     TRY(receive_secrets(started));
   else
     TRY(unseal_secrets(started, parts.sealed));
