@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 
 import frame
+import readme
 
 DOCKERFILE = """\
 ARG BASE=base
@@ -118,13 +119,9 @@ class Readme(frame.ModeTest):
     modes = ("base",)
 
     def test_the_recipe_of_the_readme(self):
-        text = (frame.harness.ROOT / "README.md").read_text()
-        recipe = re.search(r"### Images from a Dockerfile\n\n```dockerfile\n(.*?)```\n\n```sh\n(.*?)```", text, re.S)
-        folder = self.given({"Dockerfile": recipe[1]})
-        program = " ".join(self.caller.command())
-        script = f'set -e\ncaisson() {{ {program} "$@"; }}\n{recipe[2]}'
-        done = subprocess.run(["sh", "-c", script], cwd=folder, env=self.caller.env, capture_output=True, text=True,
-                              timeout=300)
+        heading = "### Images from a Dockerfile"
+        folder = self.given({"Dockerfile": readme.block(heading, "dockerfile")})
+        done = readme.run(self.caller, readme.block(heading), folder)
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(done.stdout, r"^built for \S+\nsha256:[0-9a-f]{64}\n$")
 

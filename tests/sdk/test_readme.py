@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
 import node  # noqa: E402
+import readme  # noqa: E402
 import serve_lab  # noqa: E402
 
 SDK = "e2b-2.51"
@@ -26,22 +27,16 @@ NPM = """npm() {
 """ % SDK
 
 
-def lines():
-    text = (harness.ROOT / "README.md").read_text()
-    block = text.split("## Use it from your agent", 1)[1].split("```sh\n", 1)[1].split("\n```", 1)[0]
-    return block.splitlines()
-
-
 class Readme(unittest.TestCase):
     def test_its_lines_for_agents_work(self):
-        serve, *rest = lines()
+        serve, *rest = readme.block("## Use it from your agent").splitlines()
         self.assertTrue(serve.startswith("caisson serve "), serve)
         script = "\n".join(rest)
-        self.assertEqual((script.count(KEY), script.count("npm install e2b")), (1, 1), script)
+        self.assertEqual(script.count("npm install e2b"), 1, script)
         with serve_lab.fresh() as server, tempfile.TemporaryDirectory() as folder:
             config = server.caller.caisson("serve", "--print-config")
             self.assertIn("listen: 127.0.0.1:3000\n", config.out.replace('"', ""))
-            script = script.replace(ADDRESS, server.address["url"]).replace(KEY, server.key)
+            script = readme.filled(script.replace(ADDRESS, server.address["url"]), {KEY: server.key})
             path = f"{pathlib.Path(node.node()).parent}:{os.environ['PATH']}"
             done = subprocess.run(["bash", "-e", "-c", NPM + script], cwd=folder, capture_output=True, text=True, timeout=120,
                                   env={"PATH": path, "HOME": folder, "PACKAGES": str(node.packages(HERE) / "node_modules")})
