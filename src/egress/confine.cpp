@@ -30,9 +30,10 @@
 namespace caisson::egress {
 namespace {
 
-// What the resolver reads. Links are followed, as the C library's own resolver does.
-constexpr const char* kReadable[] = {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
-                                     "/etc/host.conf", "/etc/services"};
+// What the resolver reads. Links are followed, as the C library's own resolver does. Without the
+// device its queries would have the same numbers in every process, which others could guess.
+constexpr const char* kReadable[] = {"/etc/resolv.conf", "/etc/hosts",    "/etc/nsswitch.conf",
+                                     "/etc/host.conf",   "/etc/services", "/dev/urandom"};
 
 constexpr int kAllowed[] = {
     // sockets; which families is looked at below

@@ -199,6 +199,16 @@ print(tls("{GOOD}", 443, None))
             result = self.python(caller, "allow:*.example.com", 'print(tls("turns.example.com", 443, "turns.example.com"))')
             self.assertEqual((result["stdout"], self.names.asked), ("HTTP/1.0 200 OK\n", ["turns.example.com"]), result)
 
+    def test_the_numbers_of_its_queries_cannot_be_guessed(self):
+        for caller in self.each_caller():
+            self.names.numbers.clear()
+            script = 'for _ in range(8): tls("good.example.com", 443, "good.example.com")'
+            for _ in range(2):
+                self.python(caller, "allow:good.example.com", script)
+            self.assertEqual(len(self.names.numbers), 16)
+            # Eight of two bytes each: neither twice the same row, nor mostly the same numbers.
+            self.assertGreater(len(set(self.names.numbers)), 12, self.names.numbers)
+
     def test_what_is_allowed_and_not_there_is_told_apart_from_what_is_denied(self):
         script = """
 print(tls("nobody.example.com", 443, "nobody.example.com")); print(tls("good.example.com", 444, "good.example.com"))

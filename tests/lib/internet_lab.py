@@ -181,10 +181,11 @@ class Internet:
 
 
 class Names:
-    """A DNS server on 127.0.0.1:53. `zone` has addresses, or a function of how often it was asked."""
+    """A DNS server on 127.0.0.1:53. `zone` has addresses, or a function of how often it was asked. `asked` are the names,
+    `numbers` the queries' own."""
 
     def __init__(self, zone):
-        self.zone, self.asked = zone, []
+        self.zone, self.asked, self.numbers = zone, [], []
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 53))
         threading.Thread(target=self.serve, daemon=True).start()
@@ -204,6 +205,7 @@ class Names:
             found = self.zone.get(name)
             if kind == 1:
                 self.asked.append(name)
+                self.numbers.append(query[:2])
                 if callable(found):
                     found = found(self.asked.count(name))
             head = query[:2] + struct.pack(">HHHHH", 0x8183 if found is None else 0x8180, 1, len(found or []) if kind == 1 else 0, 0, 0)
