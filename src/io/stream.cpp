@@ -66,6 +66,9 @@ class SocketStream final : public Stream {
   Async<Result<std::size_t>> read(std::span<char> into) override {
     return read_some(socket_, into, timeout_);
   }
+  Async<Status> wait_readable() override {
+    return Pollable::wait(socket_, Pollable::Direction::kIn, timeout_);
+  }
   Async<Status> write(std::string_view bytes) override {
     return write_all(socket_, bytes, timeout_);
   }

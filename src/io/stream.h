@@ -23,6 +23,10 @@ class Stream {
   // At least one byte; 0: the peer will send no more. Error: unavailable where the connection
   // broke, deadline_exceeded after the time of set_timeout().
   virtual Async<Result<std::size_t>> read(std::span<char> into) = 0;
+  // Until a read would not wait: there are bytes, an end or an error. So whoever reads seldom needs
+  // to hold no room meanwhile. Returns at once where that shows by reading alone, as with TLS.
+  // Error: as of read(), cancelled and deadline_exceeded alone.
+  virtual Async<Status> wait_readable() { co_return Status(); }
   // All of it; returns when the kernel has taken the last byte, so whoever awaits it is held back
   // by a slow reader. After an error, or where the coroutine is cancelled (io/race.h), a part may
   // have been sent: nothing more can be written that makes sense. A read that is cancelled loses

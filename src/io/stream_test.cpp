@@ -61,6 +61,36 @@ TEST(Stream, TheListenerNamesThePortThatTheKernelChoseAndTheStreamItsPeer) {
   run_on(loop, body);
 }
 
+TEST(Stream, WhoeverWaitsForBytesHoldsNoRoom) {
+  Loop loop(1);
+  auto body = [&]() -> Async<void> {
+    Connected pair = co_await connect_pair(loop);
+    pair.server->set_timeout(1ms);
+    const Status none = co_await pair.server->wait_readable();
+    EXPECT_EQ(none.error().code(), Code::kDeadlineExceeded);
+    co_await send(*pair.client, "ab");
+    pair.server->set_timeout({});
+    char byte = 0;
+    // What is there is told again as long as it is not read.
+    for (int i = 0; i < 2; ++i) {
+      const Status readable = co_await pair.server->wait_readable();
+      EXPECT_TRUE(readable.has_value());
+      const auto count = co_await pair.server->read({&byte, 1});
+      EXPECT_EQ(count.value_or(0), 1u);
+    }
+    EXPECT_EQ(byte, 'b');
+    co_await pair.client->finish();
+    const Status end = co_await pair.server->wait_readable();
+    EXPECT_TRUE(end.has_value());
+    const auto nothing = co_await pair.server->read({&byte, 1});
+    EXPECT_EQ(nothing.value_or(9), 0u);
+    pair.server->close();
+    const Status closed = co_await pair.server->wait_readable();
+    EXPECT_EQ(closed.error().code(), Code::kCancelled);
+  };
+  run_on(loop, body);
+}
+
 TEST(Stream, ASlowReaderHoldsTheWriterBack) {
   Loop loop(1);
   auto pair = stream_pair(loop);

@@ -23,7 +23,6 @@ using State = Gateway::State;
 constexpr std::chrono::seconds kPeekTime{5};
 // After so long without a byte it is a protocol whose server speaks first.
 constexpr std::chrono::milliseconds kServerFirst{300};
-constexpr std::size_t kPiece = 64 * 1024;
 
 // Fatal alerts (RFC 8446, section 6), each in a record of its own: what the policy denies, and what
 // it allows and cannot be reached.
@@ -156,30 +155,6 @@ Async<Result<ClientHelloReader>> read_hello(MeteredStream& client) {
   }
 }
 
-// Until one direction breaks or both have ended.
-Async<void> pass(io::Stream& from, io::Stream& to) {
-  std::string piece(kPiece, '\0');
-  for (;;) {
-    const auto count = co_await from.read(piece);
-    Status status;
-    if (!count.has_value()) status = fail(count.error());
-    if (status.has_value() && *count > 0)
-      status = co_await to.write(std::string_view(piece).substr(0, *count));
-    if (!status.has_value()) {
-      from.close(io::Stream::Close::kReset);
-      to.close(io::Stream::Close::kReset);
-      co_return;
-    }
-    if (*count > 0) continue;
-    co_await to.finish();
-    co_return;
-  }
-}
-
-Async<void> pass_both(io::Stream& one, io::Stream& other) {
-  co_await io::both(pass(one, other), pass(other, one));
-}
-
 Async<void> refuse(State& state, MeteredStream& client, const Meant& destination,
                    const Judged& judged) {
   AuditRecord record{.kind = judged.kind, .host = judged.host.name, .port = destination.port};
@@ -283,7 +258,7 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
         self, client,
         [state = self.get(), judged, port = destination.port, to = record.upstream](
             const auto& policy) { return allows(*state, policy, judged, port, to); });
-    co_await io::race(pass_both(client, *upstream.stream), State::watch(*self, client));
+    co_await io::race(pass_both(self->room, client, *upstream.stream), State::watch(*self, client));
   }
   record.bytes_up = client.bytes_up();
   record.bytes_down = client.bytes_down();

@@ -6,6 +6,7 @@
 namespace caisson::egress {
 namespace {
 
+// What is read to look at it, and what is written at once where it is counted out.
 constexpr std::size_t kPiece = 16 * 1024;
 // How far a slow direction may run ahead of its rate: what is in flight anyway.
 constexpr std::chrono::milliseconds kAhead{50};
@@ -106,9 +107,16 @@ io::Async<Result<std::size_t>> MeteredStream::read(std::span<char> into) {
   co_return count;
 }
 
+io::Async<Status> MeteredStream::wait_readable() {
+  if (!seen_.empty()) co_return Status();
+  co_return co_await stream_->wait_readable();
+}
+
 io::Async<Status> MeteredStream::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    const std::string_view piece = bytes.substr(0, kPiece);
+    const policy::NetworkLimits& limits = meter_.limits_;
+    const bool counted_out = limits.rate_down || limits.bytes_down;
+    const std::string_view piece = bytes.substr(0, counted_out ? kPiece : bytes.size());
     const auto wait = meter_.pass(meter_.down_, meter_.limits_.bytes_down, meter_.limits_.rate_down,
                                   piece.size());
     if (!wait.has_value()) {

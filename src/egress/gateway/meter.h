@@ -70,6 +70,7 @@ class MeteredStream final : public io::Stream {
   std::string_view seen() const { return seen_; }
 
   io::Async<Result<std::size_t>> read(std::span<char> into) override;
+  io::Async<Status> wait_readable() override;
   io::Async<Status> write(std::string_view bytes) override;
   io::Async<void> finish() override;
   void close(Close how) override;

@@ -16,6 +16,7 @@
 #include "egress/gateway/dial.h"
 #include "egress/gateway/gateway.h"
 #include "egress/gateway/meter.h"
+#include "egress/gateway/pass.h"
 #include "egress/name_table.h"
 #include "egress/rate.h"
 #include "http/server.h"
@@ -102,6 +103,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   std::uint64_t revision = 1;
   std::unique_ptr<NameTable> names;
   Meter meter;
+  PassRoom room;
   http::Server http;
   std::unique_ptr<io::Listener> tcp, dns_tcp;
   std::unique_ptr<io::DatagramSocket> dns_udp;
