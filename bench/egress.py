@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""What the gateway costs: a connection with one request, a big download, and a sandbox with a network.
+"""What the gateway costs: connections, requests, downloads and many connections at once, beside two proxies.
 
-    ./dev bench egress [--parts requests,download,create] [--rounds N] [--quick] [--no-write]
+    ./dev bench egress [--parts requests,http,download,open,create] [--rounds N] [--quick] [--no-write]
 
-All of it in namespaces of its own, with an Internet of one host (tests/lib/internet_lab.py; root alone). The
-same program of Python asks the same server twice in turn: by itself beside the server's wire (direct), and in a
-sandbox, through its gateway. requests: one connection after another, or 16 at a time, each with one request,
-from connect to the server's end; HTTP without TLS, which the gateway reads and writes anew, and TLS, which it
-splices. The gateway looks the name up for each connection, the direct program once. download: a body of many
-MiB; also by a tcp rule, whose bytes are not looked at. create: `caisson run -- true` without a network and with
+All of it in namespaces of its own, with an Internet of one host (root alone). The same program (bench/egress_load.cpp)
+asks the same server in turn by every way that there is (bench/lib/egress_lab.py): by itself beside the server's wire
+(direct), in a sandbox through its gateway, which passes TLS unopened (splice) or opens it (inspect), and, where they are
+installed (packages squid-openssl and mitmproxy), through squid and mitmproxy as forward proxies that do the same. The
+gateway looks a name up for each connection, and inspects with a connection to the server for each request. requests: TLS, a connection for each request, and requests on connections
+that are open. http: the same without TLS. download: a body of many MiB. open: thousands of connections at once, which
+ask, stand, and ask again; memory of the process that has them. create: `caisson run -- true` without a network and with
 one. Figures go to docs/benchmarks.md, between the egress markers, and to build/bench/egress.json.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -22,139 +24,29 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bench"))
-sys.path.insert(0, str(ROOT / "tests" / "lib"))
-import harness  # noqa: E402
-import internet_lab  # noqa: E402
 import run as frame  # noqa: E402
 from lib import host, stats  # noqa: E402
+from lib import egress_lab  # noqa: E402
+from lib.egress_lab import harness, internet_lab  # noqa: E402
 
 BEGIN, END = "<!-- egress figures: begin -->", "<!-- egress figures: end -->"
 STAGE = "CAISSON_EGRESS_BENCH_STAGE"
-PARTS = ("requests", "download", "create")
-NAME, ADDRESS = "good.example.com", "93.184.10.1"
-PORTS = {"http": 80, "tls": 443, "tcp": 8080}
-PYTHON = "/usr/bin/python3"
-POLICY = """
-limits: {connections: unlimited, connections_per_second: unlimited, dns_per_second: unlimited}
-rules:
-  - {hosts: [good.example.com], tls: plaintext}
-  - {hosts: [good.example.com]}
-  - {hosts: [good.example.com], ports: [8080], proto: tcp}
-"""
+PARTS = ("requests", "http", "download", "open", "create")
+SECURE = ("direct", "splice", "squid, splice", "mitmproxy, passing", "inspect", "squid, bump", "mitmproxy")
+OPENED = ("splice", "inspect", "squid, splice")
+# What is asked for: milliseconds added at the median, of either way of asking.
+TARGETS = {"splice": 1.0, "inspect": 3.0}
+LEAST_RATE = 125e6  # bytes a second: 1 Gbit/s
 
-# HTTP enough for one request a connection, as quick as Python is: /SIZE is answered with as many bytes.
-SERVER = r"""
-import os, socket, ssl, sys, threading
-port, certificate = int(sys.argv[1]), sys.argv[2]
-context = None
-if certificate:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); context.load_cert_chain(certificate)
-listener = socket.create_server(("", port), backlog=1024)
-print("up", flush=True)
-block = bytes(1 << 18)
-def serve(client):
-    try:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context: client = context.wrap_socket(client, server_side=True)
-        head = b""
-        while b"\r\n\r\n" not in head:
-            piece = client.recv(65536)
-            if not piece: return
-            head += piece
-        size = int(head.split(b" ", 2)[1][1:])
-        client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size)
-        while size > 0:
-            client.sendall(block[:size]); size -= len(block)
-    except OSError: pass
-    finally: client.close()
-while True:
-    client = listener.accept()[0]
-    threading.Thread(target=serve, args=(client,), daemon=True).start()
-"""
-# Says the microseconds of each request, as JSON.
-CLIENT = r"""
-import json, socket, ssl, sys, threading, time
-name, port, tls, size, count, at_once = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "tls", int(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6])
-address = socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
-context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
-ask = b"GET /%d HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (size, name.encode())
-room, taken, faults = bytearray(1 << 18), [], []
-def once(room):
-    began = time.monotonic_ns()
-    with socket.create_connection(address, 30) as plain:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = context.wrap_socket(plain, server_hostname=name) if tls else plain
-        stream.sendall(ask)
-        got, head = 0, b""
-        while b"\r\n\r\n" not in head:
-            piece = stream.recv(65536)
-            if not piece: raise OSError("no answer")
-            head += piece
-        if not head.startswith(b"HTTP/1.1 200"): raise OSError(head[:200])
-        got = len(head) - head.index(b"\r\n\r\n") - 4
-        while got < size:
-            piece = stream.recv_into(room)
-            if not piece: raise OSError("cut off")
-            got += piece
-    return (time.monotonic_ns() - began) // 1000
-def many():
-    try:
-        room = bytearray(1 << 18)
-        for _ in range(count): taken.append(once(room))
-    except OSError as error: faults.append(str(error))
-threads = [threading.Thread(target=many) for _ in range(at_once)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-if faults: sys.exit(faults[0])
-print(json.dumps(taken))
-"""
+# (what, at once, microseconds of pause, whether the connection stands)
+SITUATIONS = (("a connection with one request, one after another", 1, 0, False),
+              ("a connection with one request, 16 at a time, each every 50 ms", 16, 50_000, False),
+              ("a connection with one request, 16 at a time without a pause", 16, 0, False),
+              ("a request on a connection that stands, one after another", 1, 0, True),
+              ("a request on one of 16 connections that stand, each every 50 ms", 16, 50_000, True))
 
 
-class Lab:
-    """The one host of the Internet, and a caller with a policy."""
-
-    def __init__(self, caller):
-        self.caller = caller
-        self.names = internet_lab.Names({NAME: [ADDRESS]})
-        self.internet = internet_lab.Internet(ADDRESS)
-        self.servers = []
-        self.policy = str(caller.write("net.yaml", POLICY, 0o644))
-        certificate, _ = internet_lab.certificate(caller.folder, NAME)
-        for kind, port in PORTS.items():
-            self.serve(port, str(certificate) if kind == "tls" else "")
-
-    def serve(self, port, certificate):
-        server = subprocess.Popen(["nsenter", f"--net=/proc/{self.internet.process.pid}/ns/net", "--", sys.executable, "-c", SERVER, str(port), certificate],
-                                  stdout=subprocess.PIPE)
-        self.servers.append(server)
-        if server.stdout.readline() != b"up\n":
-            raise frame.BenchError(f"the server on port {port} did not start")
-
-    def close(self):
-        for server in self.servers:
-            server.kill()
-            server.communicate()
-        self.internet.close()
-
-    def times(self, way, kind, size, count, at_once=1):
-        """Microseconds of each request of one process."""
-        words = [PYTHON, "-c", CLIENT, NAME, str(PORTS[kind]), kind, str(size), str(count), str(at_once)]
-        if way == "gateway":
-            words = [*self.caller.command(), "run", "--image", "host", "--cpus", "2", "--timeout", "5m", "--cpu-time", "5m", "--net", self.policy, "--", *words]
-        done = subprocess.run(words, env=self.caller.env, capture_output=True, text=True, timeout=600)
-        if done.returncode != 0:
-            raise frame.BenchError(f"{kind}, {way}: {done.stderr[-500:]}")
-        return json.loads(done.stdout)
-
-    def create(self, *options):
-        began = time.monotonic_ns()
-        done = subprocess.run([*self.caller.command(), "run", "--image", "host", *options, "--", "/bin/true"], env=self.caller.env, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise frame.BenchError(f"run: {done.stderr[-500:]}")
-        return (time.monotonic_ns() - began) // 1000
-
-
-# ---- the parts: each returns {what: {way: rounds}}, in microseconds or bytes a second ------------------------
+# ---- the parts: each returns what its table needs ----------------------------------------------------------------
 
 
 def alternate(rounds, ways):
@@ -167,63 +59,152 @@ def alternate(rounds, ways):
     return found
 
 
-def requests(lab, options):
+def here(lab, names):
+    return [name for name in names if not lab.ways[name].missing]
+
+
+def asked(lab, options, names):
+    """{situation: {way: rounds of microseconds}}"""
     found = {}
-    for kind in ("http", "tls"):
-        for at_once in (1, 16):
-            frame.show(f"requests: {kind}, {at_once} at a time")
-            count = max(options.requests // at_once, 2)
-            ways = {way: lambda way=way: lab.times(way, kind, 100, count, at_once) for way in ("direct", "gateway")}
-            found[f"{kind}, {at_once} at a time"] = alternate(options.rounds, ways)
+    for what, at_once, pause, kept in SITUATIONS:
+        frame.show(what)
+        count = max(options.requests // at_once, 2)
+        ways = {name: lambda name=name: lab.times(name, count, at_once, pause_us=pause, kept=kept) for name in here(lab, names)}
+        found[what] = alternate(options.rounds, ways)
     return found
+
+
+def requests(lab, options):
+    return asked(lab, options, SECURE)
+
+
+def http(lab, options):
+    return asked(lab, options, ("direct, HTTP", "HTTP"))
 
 
 def download(lab, options):
-    found = {}
-    size = options.mib << 20
-    for kind in PORTS:
+    size, found = options.mib << 20, {}
+    for kind, names in (("TLS", SECURE), ("HTTP", ("direct, HTTP", "HTTP")), ("TCP", ("direct, TCP", "TCP"))):
         frame.show(f"download: {kind}")
-        ways = {way: lambda way=way: [size / (us / 1e6) for us in lab.times(way, kind, size, 1)] for way in ("direct", "gateway")}
-        found[kind] = alternate(options.rounds, ways)
+        ways = {name: lambda name=name: [size / (us / 1e6) for us in lab.times(name, 1, 1, size=size)] for name in here(lab, names)}
+        found[kind] = alternate(max(options.rounds // 2, 2), ways)
     return found
+
+
+def opened(lab, options):
+    """{way: what became of the connections, and the memory of each}"""
+    found = {}
+    raise_limit(options.open)
+    for name in ("direct", *here(lab, OPENED)):
+        frame.show(f"open: {name}")
+        memory = {}
+        with lab.held(name, 1) as (_, again, pid):
+            first = egress_lab.memory_of(lab.keeper(name, pid)) if name != "direct" else (0, 0)
+            again()
+        kernel = egress_lab.kernel_memory()
+        with lab.held(name, options.open) as (said, again, pid):
+            last = egress_lab.memory_of(lab.keeper(name, pid)) if name != "direct" else (0, 0)
+            memory["kernel"] = (egress_lab.kernel_memory() - kernel) / options.open
+            answered = again()
+        memory["pss"], memory["rss"] = ((after - before) / options.open for before, after in zip(first, last))
+        found[name] = {"opened": counts(said), "answered": counts(answered), "kib": memory}
+    return found
+
+
+def raise_limit(connections):
+    """Two descriptors for each are needed by what stands between, and some."""
+    wanted, hard = 2 * connections + 1000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(hard, wanted), max(hard, wanted)))
+    except (ValueError, OSError) as error:
+        raise frame.BenchError(f"{connections} connections need {wanted} open files, and this host allows {hard}: {error}") from error
+
+
+def counts(said):
+    """(done, failed) of "open 5 failed 0 WHY"."""
+    words = said.split()
+    if len(words) < 4 or words[2] != "failed":
+        raise frame.BenchError(f"the client ended with {said!r}")
+    return int(words[1]), int(words[3])
 
 
 def create(lab, options):
     frame.show("create")
-    ways = {"direct": lambda: [lab.create() for _ in range(5)], "gateway": lambda: [lab.create("--net", lab.policy) for _ in range(5)]}
+    ways = {"direct": lambda: [lab.create() for _ in range(5)], "with a network": lambda: [lab.create("--net", lab.policy) for _ in range(5)]}
     return {"`caisson run -- /bin/true`": alternate(options.rounds, ways)}
 
 
-# ---- the tables -----------------------------------------------------------------------------------------------
+MEASURED = {"requests": requests, "http": http, "download": download, "open": opened, "create": create}
 
 
-def time_table(found, ways):
-    lines = frame.header("", *(f"{way}, median" for way in ways), *(f"{way}, p99" for way in ways), "added at the median", "ratio")
-    for what, rounds in found.items():
-        one, other = rounds["direct"], rounds["gateway"]
-        low, high = stats.difference_interval(other, one)
-        lines.append(frame.row(what, *(f"{stats.median(r) / 1000:.2f} ms" for r in (one, other)),
-                               *(f"{stats.percentile(stats.flat(r), 0.99) / 1000:.2f} ms" for r in (one, other)),
-                               f"{(stats.median(other) - stats.median(one)) / 1000:.2f} ms ({low / 1000:.2f} to {high / 1000:.2f})", frame.ratio(other, one)))
-    return lines
+# ---- the tables --------------------------------------------------------------------------------------------------
 
 
-def rate_table(found):
-    lines = frame.header("", "direct", "through the gateway", "ratio")
-    for what, rounds in found.items():
-        lines.append(frame.row(what, *(f"{stats.median(rounds[way]) / 1e6:.0f} MB/s" for way in ("direct", "gateway")),
-                               frame.ratio(rounds["gateway"], rounds["direct"])))
-    return lines
+def milliseconds(us):
+    return f"{us / 1000:.2f}"
 
 
-TABLES = {"requests": ("A connection with one request", lambda found: time_table(found, ("direct", "gateway"))),
-          "download": ("A big download", rate_table),
-          "create": ("A sandbox", lambda found: time_table(found, ("without", "with a network")))}
+def time_tables(found):
+    lines = []
+    for what, ways in found.items():
+        direct = next(iter(ways.values()))
+        lines += [f"**{what}**", "", *frame.header("ms", "median", "added at the median", "p99", "p99 of direct's")]
+        for way, rounds in ways.items():
+            low, high = stats.difference_interval(rounds, direct)
+            tail, usual = (stats.percentile(stats.flat(r), 0.99) for r in (rounds, direct))
+            added = f"{milliseconds(stats.median(rounds) - stats.median(direct))} ({milliseconds(low)} to {milliseconds(high)})" if rounds is not direct else "-"
+            lines.append(frame.row(way, milliseconds(stats.median(rounds)), added, milliseconds(tail), f"{tail / usual:.1f}"))
+        lines.append("")
+    return lines[:-1]
+
+
+def request_tables(found):
+    return [*time_tables(found), "", *(f"- {verdict}" for verdict in verdicts(found))]
+
+
+def verdicts(found):
+    """What was asked for, and what it is: of every situation but the one in which all wait for the processors."""
+    for way, most in TARGETS.items():
+        added = {what: (stats.median(ways[way]) - stats.median(ways["direct"])) / 1000 for what, ways in found.items() if way in ways and
+                 "without a pause" not in what}
+        missed = {what: value for what, value in added.items() if value >= most}
+        yield (f"asked for: `{way}` adds less than {most:.0f} ms at the median, at 1 and at 16 connections: " +
+               ("so it is" if not missed else "missed: " + "; ".join(f"{value:.2f} ms for {what}" for what, value in missed.items())))
+
+
+def rate_tables(found):
+    lines = []
+    for kind, ways in found.items():
+        direct = next(iter(ways.values()))
+        lines += [f"**{kind}**", "", *frame.header("", "MB/s", "of direct")]
+        lines += [frame.row(way, f"{stats.median(rounds) / 1e6:.0f}", frame.ratio(rounds, direct) if rounds is not direct else "-")
+                  for way, rounds in ways.items()]
+        lines.append("")
+    slow = [way for way in ("splice", "inspect") if stats.median(found["TLS"][way]) < LEAST_RATE]
+    return [*lines, f"- asked for: 1 Gbit/s (125 MB/s): {'so it is' if not slow else 'missed by ' + ', '.join(slow)}"]
+
+
+def open_table(found):
+    lines = frame.header("", "connections", "failed to open", "failed to ask again", "PSS of each, KiB", "RSS of each, KiB", "kernel, KiB")
+    for way, figures in found.items():
+        (opened, failed), (_, silent), memory = figures["opened"], figures["answered"], figures["kib"]
+        own = [f"{memory[kind]:.1f}" if way != "direct" else "-" for kind in ("pss", "rss")]
+        lines.append(frame.row(way, opened, failed, silent, *own, f"{memory['kernel']:.0f}"))
+    return [*lines, "", "The kernel's part is how much its objects and what sockets hold grew by meanwhile, of the whole machine; direct's is the "
+            "client's and the server's sockets, the others' has the gateway's or the proxy's two as well."]
+
+
+TABLES = {"requests": ("TLS", request_tables), "http": ("HTTP without TLS", time_tables), "download": ("A big download", rate_tables),
+          "open": ("Many connections at once", open_table), "create": ("A sandbox", time_tables)}
 
 
 def report(result):
     lines = ["", f"Measured on {result['date']}, {result['rounds']} rounds. {result['remark']}".rstrip(), ""]
     lines += frame.header("host", "") + [frame.row(key, value) for key, value in result["host"].items()]
+    lines += ["", *frame.header("way", "is"), *(frame.row(name, what) for name, (what, missing) in result["ways"].items() if not missing)]
+    missing = [(name, why) for name, (_, why) in result["ways"].items() if why]
+    if missing:
+        lines += ["", "Not measured here:", "", *(f"- {name}: {why}" for name, why in missing)]
     for part, figures in result["parts"].items():
         title, table = TABLES[part]
         lines += ["", f"### {title}", ""]
@@ -231,12 +212,16 @@ def report(result):
     return "\n".join(lines) + "\n\n"
 
 
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--requests", type=int, default=200, help="of each process")
     parser.add_argument("--mib", type=int, default=256, help="of a download")
+    parser.add_argument("--open", type=int, default=5000, help="connections at once")
     parser.add_argument("--quick", action="store_true", help="few of each, for a look")
     parser.add_argument("--no-write", action="store_true", help="leave docs/benchmarks.md as it is")
     parser.add_argument("--document", type=Path, default=ROOT / "docs" / "benchmarks.md")
@@ -247,13 +232,13 @@ def parse(arguments):
         if part not in PARTS:
             parser.error(f"no part '{part}'; there are {', '.join(PARTS)}")
     if options.quick:
-        options.rounds, options.requests, options.mib = 4, 50, 32
-    if min(options.rounds, options.requests, options.mib) < 1:
+        options.rounds, options.requests, options.mib, options.open = 3, 50, 32, 500
+    if min(options.rounds, options.requests, options.mib, options.open) < 1:
         parser.error("counts must be positive")
     return options
 
 
-def measure(options, make=Lab):
+def measure(options, make=egress_lab.Lab):
     machine, remark = host.describe(), frame.busy()
     parts = {}
     with harness.Caller("root") as caller:
@@ -261,7 +246,7 @@ def measure(options, make=Lab):
         try:
             for part in options.parts:
                 try:
-                    parts[part] = globals()[part](lab, options)
+                    parts[part] = MEASURED[part](lab, options)
                 except (frame.BenchError, OSError, subprocess.SubprocessError) as error:
                     print(f"bench: {part}: {error}", file=sys.stderr)
                     parts[part] = {"missing": str(error)}
@@ -269,7 +254,8 @@ def measure(options, make=Lab):
             lab.close()
     frame.show("")
     machine["load after"] = f"{os.getloadavg()[0]:.2f}"
-    result = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "remark": remark, "rounds": options.rounds, "host": machine, "parts": parts}
+    result = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "remark": remark, "rounds": options.rounds, "host": machine,
+              "ways": {way.name: (way.what, way.missing) for way in lab.ways.values()}, "parts": parts}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=1))
     return result

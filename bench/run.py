@@ -39,18 +39,23 @@ class BenchError(Exception):
     """The measurement cannot be made; the text says why."""
 
 
-def compile_timer(folder):
+def compile_program(folder, name, compilers, *flags):
+    """The program that bench/NAME makes, in a folder that keeps it; with the first compiler that is here."""
     folder.mkdir(parents=True, exist_ok=True)
-    source, program = ROOT / "bench" / "spawn_timer.c", folder / "spawn_timer"
+    source, program = ROOT / "bench" / name, folder / Path(name).stem
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
-    compiler = find("clang-19") or find("cc")
+    compiler = next(filter(None, map(find, compilers)), None)
     if compiler is None:
-        raise BenchError("no C compiler: install clang-19")
-    done = subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-o", program, source], capture_output=True, text=True)
+        raise BenchError(f"no compiler for {name}: install clang-19")
+    done = subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-o", program, source, *flags], capture_output=True, text=True)
     if done.returncode != 0:
-        raise BenchError(f"spawn_timer.c does not compile:\n{done.stderr}")
+        raise BenchError(f"{name} does not compile:\n{done.stderr}")
     return program
+
+
+def compile_timer(folder):
+    return compile_program(folder, "spawn_timer.c", ("clang-19", "cc"))
 
 
 class Bench:
