@@ -100,7 +100,7 @@ class Lab:
         # Where an ordinary user's sandbox would see it too.
         self.load = self.folder / "egress_load"
         shutil.copy(self.program, self.load)
-        self.names = internet_lab.Names({NAME: [ADDRESS], DEEP: [ADDRESS]})
+        self.names = internet_lab.Names({NAME: [ADDRESS], DEEP: [ADDRESS]}, ttl=300)
         self.internet = internet_lab.Internet(ADDRESS)
         self.processes = []
         self.ways = {way.name: way for way in ways()}

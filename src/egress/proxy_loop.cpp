@@ -142,8 +142,9 @@ void Loop::decide(std::uint64_t id, Connection& connection) {
     return connection.connect(std::move(known));
   }
   // The connection may be gone when the addresses come.
-  resolver_.resolve(target.host.name, [this, id](Result<std::vector<IpAddress>> found) {
-    take_addresses(id, std::move(found));
+  resolver_.resolve(target.host.name, [this, id](Result<ResolvedName> found) {
+    if (!found) return take_addresses(id, fail(std::move(found).error()));
+    take_addresses(id, std::move(found->addresses));
   });
 }
 

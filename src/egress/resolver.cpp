@@ -4,8 +4,10 @@
 #include <netinet/in.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <utility>
 
 namespace caisson::egress {
@@ -19,9 +21,15 @@ struct Query {
   Resolver::Done done;
 };
 
-std::vector<policy::IpAddress> addresses_of(const ares_addrinfo* info) {
-  std::vector<policy::IpAddress> found;
+ResolvedName resolved_of(const ares_addrinfo* info) {
+  ResolvedName resolved;
+  std::vector<policy::IpAddress>& found = resolved.addresses;
+  // The least of all: another name on the way may lead elsewhere sooner than its address changes.
+  int holds = std::numeric_limits<int>::max();
+  for (const ares_addrinfo_cname* name = info->cnames; name != nullptr; name = name->next)
+    holds = std::min(holds, name->ttl);
   for (const ares_addrinfo_node* node = info->nodes; node != nullptr; node = node->ai_next) {
+    holds = std::min(holds, node->ai_ttl);
     if (node->ai_family == AF_INET) {
       const auto& four = reinterpret_cast<const sockaddr_in*>(node->ai_addr)->sin_addr;
       found.push_back(policy::IpAddress::v4(std::bit_cast<std::array<std::uint8_t, 4>>(four)));
@@ -30,7 +38,8 @@ std::vector<policy::IpAddress> addresses_of(const ares_addrinfo* info) {
       found.push_back(policy::IpAddress::v6(std::bit_cast<std::array<std::uint8_t, 16>>(six)));
     }
   }
-  return found;
+  resolved.holds = std::chrono::seconds(found.empty() ? 0 : std::max(holds, 0));
+  return resolved;
 }
 
 // The library's callback.
@@ -43,7 +52,7 @@ void answer(void* data, int status, int, ares_addrinfo* info) {
         "the name " + query->name + " cannot be resolved (" + ::ares_strerror(status) + ")")));
     return;
   }
-  std::vector<policy::IpAddress> found = addresses_of(info);
+  ResolvedName found = resolved_of(info);
   ::ares_freeaddrinfo(info);
   query->done(std::move(found));
 }

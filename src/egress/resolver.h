@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +18,13 @@
 
 namespace caisson::egress {
 
+struct ResolvedName {
+  // In the order in which they should be tried.
+  std::vector<policy::IpAddress> addresses;
+  // How long all of it holds; 0: for this once.
+  std::chrono::seconds holds{0};
+};
+
 class Resolver {
  public:
   // Reads the host's configuration. Error: internal.
@@ -25,9 +33,9 @@ class Resolver {
   Resolver& operator=(Resolver&&) noexcept;
   ~Resolver();
 
-  // Calls `done` once: from here, from progress(), or from the destructor. The addresses are in the
-  // order in which they should be tried. Error: not_found, unavailable.
-  using Done = std::function<void(Result<std::vector<policy::IpAddress>>)>;
+  // Calls `done` once: from here, from progress(), or from the destructor. Error: not_found,
+  // unavailable.
+  using Done = std::function<void(Result<ResolvedName>)>;
   void resolve(const std::string& name, Done done);
 
   // What to poll for, and in how many milliseconds at the latest to call progress() (-1: never).

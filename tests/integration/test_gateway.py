@@ -199,6 +199,33 @@ print(tls("{GOOD}", 443, None))
             result = self.python(caller, "allow:*.example.com", 'print(tls("turns.example.com", 443, "turns.example.com"))')
             self.assertEqual((result["stdout"], self.names.asked), ("HTTP/1.0 200 OK\n", ["turns.example.com"]), result)
 
+    def test_what_a_name_led_to_is_known_for_as_long_as_the_answer_holds(self):
+        self.addCleanup(setattr, self.names, "ttl", 0)
+        script = 'print(*[tls("good.example.com", 443, "good.example.com") for _ in range(3)], tls("also.example.com", 443, "also.example.com"))'
+        for caller in self.each_caller():
+            for ttl, asked in ((0, ["good.example.com"] * 3 + ["also.example.com"]), (300, ["good.example.com", "also.example.com"])):
+                self.names.ttl = ttl
+                self.names.asked.clear()
+                result = self.python(caller, "allow:good.example.com,also.example.com", script)
+                self.assertEqual((result["stdout"].count("200"), self.names.asked), (4, asked), result)
+
+    def test_a_host_that_has_moved_is_found_again(self):
+        self.addCleanup(setattr, self.names, "ttl", 0)
+        # At the first address nothing listens on that port.
+        ZONE["moves.example.com"] = lambda times: [EVIL] if times == 1 else [GOOD]
+        self.addCleanup(ZONE.pop, "moves.example.com")
+        script = '''
+print(tls("moves.example.com", 443, "moves.example.com"))
+import socket
+with socket.create_connection(("moves.example.com", 5432), 10) as s: print(s.recv(100))
+'''
+        for caller in self.each_caller():
+            self.names.ttl = 300
+            self.names.asked.clear()
+            result = self.python(caller, "allow:moves.example.com,moves.example.com:5432", script)
+            self.assertEqual(result["stdout"].splitlines(), ["HTTP/1.0 200 OK", "b'welcome\\n'"], result)
+            self.assertEqual(self.names.asked, ["moves.example.com"] * 2)
+
     def test_the_numbers_of_its_queries_cannot_be_guessed(self):
         for caller in self.each_caller():
             self.names.numbers.clear()

@@ -182,10 +182,10 @@ class Internet:
 
 class Names:
     """A DNS server on 127.0.0.1:53. `zone` has addresses, or a function of how often it was asked. `asked` are the names,
-    `numbers` the queries' own."""
+    `numbers` the queries' own. `ttl`: seconds for which its answers hold."""
 
-    def __init__(self, zone):
-        self.zone, self.asked, self.numbers = zone, [], []
+    def __init__(self, zone, ttl=0):
+        self.zone, self.ttl, self.asked, self.numbers = zone, ttl, [], []
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 53))
         threading.Thread(target=self.serve, daemon=True).start()
@@ -209,7 +209,7 @@ class Names:
                 if callable(found):
                     found = found(self.asked.count(name))
             head = query[:2] + struct.pack(">HHHHH", 0x8183 if found is None else 0x8180, 1, len(found or []) if kind == 1 else 0, 0, 0)
-            answers = b"".join(b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 0, 4) + socket.inet_aton(a)
+            answers = b"".join(b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, self.ttl, 4) + socket.inet_aton(a)
                                for a in found or []) if kind == 1 else b""
             self.socket.sendto(head + query[12:at + 5] + answers, peer)
 

@@ -201,7 +201,7 @@ Async<std::optional<DialResult>> Gateway::State::dial_for(State& state, policy::
     if (is_served)
       dialed = co_await dial_served(state.loop, served.address);
     else
-      dialed = co_await dial(state.loop, std::move(host), port, std::move(allowed),
+      dialed = co_await dial(state.loop, state.known, std::move(host), port, std::move(allowed),
                              state.options.policy);
   };
   co_await io::race(connect(), wait_end(state));

@@ -25,11 +25,11 @@ constexpr std::chrono::seconds kDialTime{20};
 constexpr std::chrono::seconds kAttemptTime{3};
 
 // Blocks, for kResolveTime at most.
-Result<std::vector<IpAddress>> look_up(const std::string& name) {
+Result<ResolvedName> look_up(const std::string& name) {
   TRY_ASSIGN(Resolver resolver, Resolver::create());
-  std::optional<Result<std::vector<IpAddress>>> found;
+  std::optional<Result<ResolvedName>> found;
   const auto until = io::Clock::now() + kResolveTime;
-  resolver.resolve(name, [&](Result<std::vector<IpAddress>> result) {
+  resolver.resolve(name, [&](Result<ResolvedName> result) {
     if (!found.has_value()) found = std::move(result);
   });
   while (!found.has_value()) {
@@ -42,12 +42,13 @@ Result<std::vector<IpAddress>> look_up(const std::string& name) {
     ::poll(wanted.data(), wanted.size(), patience < 0 ? most : std::min(patience, most));
     resolver.progress(wanted);
   }
-  if (found->has_value() && (*found)->size() > kMostAddresses) (*found)->resize(kMostAddresses);
+  if (found->has_value() && (*found)->addresses.size() > kMostAddresses)
+    (*found)->addresses.resize(kMostAddresses);
   return std::move(*found);
 }
 
 io::Async<void> look_up_into(io::Loop& loop, std::string name,
-                             std::optional<Result<std::vector<IpAddress>>>& found) {
+                             std::optional<Result<ResolvedName>>& found) {
   auto work = [name = std::move(name)] { return look_up(name); };
   found = co_await loop.in_pool(std::move(work));
 }
@@ -91,25 +92,10 @@ bool allows_address(const policy::CompiledNetwork& policy, std::string_view endp
          policy.address(*address, port, is_own_address(*address), decision).allowed;
 }
 
-io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
-                           policy::NetworkDecision allowed,
-                           std::shared_ptr<const policy::CompiledNetwork> policy) {
-  std::vector<IpAddress> addresses;
-  if (host.is_address()) {
-    addresses.push_back(host.address);
-  } else {
-    std::optional<Result<std::vector<IpAddress>>> found;
-    // Also where others' look-ups have all threads.
-    co_await io::race(look_up_into(loop, host.name, found), io::Loop::sleep(2 * kResolveTime));
-    if (!found.has_value())
-      found = fail(Error(Code::kDeadlineExceeded, "no answer from the resolver for " + host.name));
-    if (!found->has_value()) {
-      DialFault fault{.sentence = found->error().message(),
-                      .late = found->error().code() == Code::kDeadlineExceeded};
-      co_return std::unexpected(std::move(fault));
-    }
-    addresses = std::move(**found);
-  }
+static io::Async<DialResult> dial_any(io::Loop& loop, policy::Host host, std::uint16_t port,
+                                      policy::NetworkDecision allowed,
+                                      std::shared_ptr<const policy::CompiledNetwork> policy,
+                                      std::vector<IpAddress> addresses) {
   DialFault fault{.sentence = host.name + " has no address"};
   bool tried = false;
   const io::Clock::time_point until = io::Clock::now() + kDialTime;
@@ -159,6 +145,37 @@ io::Async<DialResult> dial_served(io::Loop& loop, std::string address) {
   DialFault fault{.sentence = "the server of this sandbox does not answer",
                   .late = !attempt.result.has_value()};
   co_return std::unexpected(std::move(fault));
+}
+
+io::Async<DialResult> dial(io::Loop& loop, KnownAddresses& known, policy::Host host,
+                           std::uint16_t port, policy::NetworkDecision allowed,
+                           std::shared_ptr<const policy::CompiledNetwork> policy) {
+  std::optional<std::vector<IpAddress>> addresses;
+  if (host.is_address()) {
+    addresses.emplace({host.address});
+  } else {
+    addresses = known.find(host.name, io::Clock::now());
+  }
+  if (addresses) {
+    DialResult result = co_await dial_any(loop, host, port, allowed, policy, std::move(*addresses));
+    if (result.has_value() || result.error().denied || host.is_address())
+      co_return std::move(result);
+    // The host may have moved.
+    known.forget(host.name);
+  }
+  std::optional<Result<ResolvedName>> found;
+  // Also where others' look-ups have all threads.
+  co_await io::race(look_up_into(loop, host.name, found), io::Loop::sleep(2 * kResolveTime));
+  if (!found.has_value())
+    found = fail(Error(Code::kDeadlineExceeded, "no answer from the resolver for " + host.name));
+  if (!found->has_value()) {
+    DialFault fault{.sentence = found->error().message(),
+                    .late = found->error().code() == Code::kDeadlineExceeded};
+    co_return std::unexpected(std::move(fault));
+  }
+  known.keep(host.name, (*found)->addresses, (*found)->holds, io::Clock::now());
+  co_return co_await dial_any(loop, std::move(host), port, std::move(allowed), std::move(policy),
+                              std::move((*found)->addresses));
 }
 
 }  // namespace caisson::egress

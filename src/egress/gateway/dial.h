@@ -1,6 +1,6 @@
-// From a host that a policy allows to a connection: the name is resolved once, here, each address
-// is judged, and the first that answers is dialed. What was judged is what is dialed; nothing is
-// resolved again in between.
+// From a host that a policy allows to a connection: the name is resolved once, here, or was a
+// moment ago (known_addresses.h), each address is judged, and the first that answers is dialed.
+// What was judged is what is dialed; nothing is resolved again in between.
 #pragma once
 
 #include <expected>
@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "egress/gateway/known_addresses.h"
 #include "io/loop.h"
 #include "io/stream.h"
 #include "policy/network_policy.h"
@@ -30,9 +31,10 @@ struct DialFault {
 using DialResult = std::expected<Dialed, DialFault>;
 
 // `allowed`: what let it through so far; what it allows decides about addresses that are not the
-// Internet's.
-io::Async<DialResult> dial(io::Loop& loop, policy::Host host, std::uint16_t port,
-                           policy::NetworkDecision allowed,
+// Internet's. `known` outlives it. Where nothing answers at addresses that were known, the name is
+// resolved again.
+io::Async<DialResult> dial(io::Loop& loop, KnownAddresses& known, policy::Host host,
+                           std::uint16_t port, policy::NetworkDecision allowed,
                            std::shared_ptr<const policy::CompiledNetwork> policy);
 // To the server that made the sandbox (served_domain.h), by the address that it said.
 io::Async<DialResult> dial_served(io::Loop& loop, std::string address);

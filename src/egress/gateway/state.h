@@ -104,6 +104,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   std::unique_ptr<NameTable> names;
   Meter meter;
   PassRoom room;
+  KnownAddresses known;
   http::Server http;
   std::unique_ptr<io::Listener> tcp, dns_tcp;
   std::unique_ptr<io::DatagramSocket> dns_udp;
