@@ -39,7 +39,7 @@ class MadeUp:
         return pid
 
     def create(self, *options):
-        return 6000 if options else 3000
+        return 3000 if not options else 5000 if options[1].startswith("allow:") else 6000
 
     def close(self):
         pass
@@ -62,7 +62,8 @@ class Egress(unittest.TestCase):
         text = egress.report(result())
         for line in ("**a connection with one request, one after another**", "| direct | 1.00 | - | 1.00 | 1.0 |",
                      "| splice | 1.50 | 0.50 (0.50 to 0.50) | 1.50 | 1.5 |", "| HTTP | 0.80 | 0.30 (0.30 to 0.30) | 0.80 | 1.6 |",
-                     "| with a network | 6.00 | 3.00 (3.00 to 3.00) | 6.00 | 2.0 |", "| direct | 500 | 0 | 0 | - | - |",
+                     "| with one | 5.00 | 2.00 (2.00 to 2.00) | 5.00 | 1.7 |", "| with one that opens TLS | 6.00 | 3.00 (3.00 to 3.00) | 6.00 | 2.0 |",
+                     "| direct | 500 | 0 | 0 | - | - |",
                      "| squid, splice | 493 | 7 | 7 |", "Not measured: no way to it"):
             self.assertIn(line, text)
 

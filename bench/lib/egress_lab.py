@@ -144,7 +144,7 @@ class Lab:
         if self.ways["mitmproxy"].missing:
             return
         folder = self.caller.mkdir("mitmproxy")
-        common = ["mitmdump", "-q", "--listen-host", "127.0.0.1", "--set", f"confdir={folder}", "--set",
+        common = ["mitmdump", "-q", "--listen-host", "127.0.0.1", "--set", "stream_large_bodies=1m", "--set", f"confdir={folder}", "--set",
                   f"ssl_verify_upstream_trusted_ca={BUNDLE}"]
         self.start("mitmproxy", [*common, "-p", "3130"], "mitmproxy")
         self.start("mitmproxy", [*common, "-p", "3131", "--ignore-hosts", ".*"], "mitmproxy, passing")
