@@ -99,6 +99,23 @@ def status_of(pid):
         return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 
 
+def names_of(pids):
+    """{pid: name} of those that live."""
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            status = status_of(pid)
+            if status["State"][0] != "Z":
+                found[pid] = status["Name"]
+    return found
+
+
+def settled(launchers, wanted):
+    """names_of() all below these where they are the wanted ones and no others; else nothing."""
+    names = names_of([pid for launcher in launchers for pid, _, _ in process_tree.descendants(launcher)])
+    return names if sorted(set(names.values())) == wanted else {}
+
+
 class Run:
     """One run of caisson with the program, its processes by name, and what is searched for."""
 
@@ -138,7 +155,7 @@ class Run:
 
     def processes(self):
         """{pid: its name}, of caisson's and of all below it."""
-        return {pid: status_of(pid)["Name"] for pid, _, _ in process_tree.descendants(self.process.pid)}
+        return names_of(pid for pid, _, _ in process_tree.descendants(self.process.pid))
 
     def named(self, name):
         return [pid for pid, known in self.processes().items() if known == name]
@@ -257,6 +274,38 @@ class Stage(unittest.TestCase):
                 self.assertTrue(harness.wait_until(lambda: status_of(gateway)["State"][0] == "Z" if os.path.exists(f"/proc/{gateway}") else True, 10))
                 self.assertEqual(run.files(run.forms), {})
                 self.assertEqual([path for path in pathlib.Path(caller.folder).rglob("*core*") if cores not in path.parents and path != cores], [])
+
+    def test_of_a_sandbox_that_outlives_its_maker_only_the_gateway_has_it(self):
+        script = """
+import http.client, os
+c = http.client.HTTPSConnection("api.example.com", timeout=20); c.request("GET", "/plain", headers={"Authorization": "Bearer " + os.environ["API_TOKEN"]})
+print(c.getresponse().read().decode() == os.environ["API_TOKEN"])
+"""
+        for caller in self.each_caller():
+            value, planted = (secrets.token_urlsafe(32) for _ in range(2))
+            forms, planted_forms = canary.forms(value.encode()), canary.forms(planted.encode())
+            made = caller.caisson("run", "-d", "--image", "host", "--audit", caller.home / "audit.jsonl", *NET, "--secret", "API_TOKEN=env:CANARY@api.example.com",
+                                  "-e", f"PLANTED={planted}", "--", "sleep", "300", env={"CANARY": value})
+            self.assertEqual(made.returncode, 0, made)
+            sandbox = made.out.strip()
+            try:
+                used = caller.caisson("exec", sandbox, "--", "python3", "-c", script)
+                self.assertEqual(used.out, "True\n", used)
+                self.assertIn(b"Bearer " + value.encode(), self.servers["api.example.com"].received)
+                # What the maker left is ours now (harness.subreaper); the lab's own processes are not looked at.
+                here = os.getpid()
+                launchers = [pid for pid, parent, _ in process_tree.descendants(here) if parent == here and names_of([pid]).get(pid) == "caisson-launche"]
+                wanted = ["caisson-gateway", "caisson-guest", "caisson-launche", "caisson-superv", "sleep"]
+                # Also until what used it has ended.
+                names = harness.wait_until(lambda: settled(launchers, wanted), 10)
+                self.assertTrue(names, names_of([pid for launcher in launchers for pid, _, _ in process_tree.descendants(launcher)]))
+                seen = {pid: canary.in_process(forms, pid) for pid in names}
+                self.assertEqual({f"{names[pid]} {where}" for pid, found in seen.items() for where in found}, {"caisson-gateway memory"}, seen)
+                self.assertIn(("sleep", "environ"), {(names[pid], where) for pid in names for where in canary.in_process(planted_forms, pid)})
+                self.assertEqual(canary.in_tree(forms, caller.folder), {})
+            finally:
+                caller.caisson("kill", sandbox)
+            self.assertEqual(canary.in_tree(forms, caller.folder), {})
 
     def test_a_run_that_cannot_start_says_nothing_of_it(self):
         for caller in self.each_caller():
