@@ -108,6 +108,8 @@ io::Async<Result<std::vector<fleet::GivenSecret>>> kept_values(
                vault](db::Database& from) -> Result<std::vector<fleet::GivenSecret>> {
     std::vector<fleet::GivenSecret> values;
     for (const std::string& name : names) {
+      // By its name alone: who uses it is found by that when it changes.
+      if (!db::check_secret_name(name).has_value()) continue;
       const auto row = db::Secrets(from).find(team, name);
       if (!row.has_value() && row.error().code() == Code::kNotFound) continue;
       if (!row.has_value()) return fail(row.error());

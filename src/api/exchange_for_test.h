@@ -86,7 +86,6 @@ class FakeExchange : public http::Exchange {
   const http::RequestHead& request() const override { return head_; }
   std::string peer() const override { return "127.0.0.1:5000"; }
   bool secure() const override { return false; }
-  std::string server_name() const override { return asked_name; }
   io::Async<Result<std::string>> read_some(std::size_t most) override {
     const std::size_t count = std::min({most, piece, body_.size() - read_});
     if (count == 0 && read_error.has_value()) co_return fail(*read_error);

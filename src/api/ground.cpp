@@ -84,9 +84,10 @@ Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
   if (user.has_value()) TRY(give_folders(config, *user));
   // Bound before anything is made, since that is what a second server fails at.
   TRY_ASSIGN(Fd plain, io::bind_tcp(policy::to_string(config.listen)));
-  Fd secure;
+  Fd secure, ports;
   if (config.tls.listen.has_value()) {
     TRY_ASSIGN(secure, io::bind_tcp(policy::to_string(*config.tls.listen)));
+    TRY_ASSIGN(ports, io::bind_tcp("127.0.0.1:0"));
   }
   TRY_ASSIGN(Readiness readiness, Readiness::open());
   TRY_ASSIGN(maker::Client host, maker::Client::start(config.sandbox_group));
@@ -98,6 +99,7 @@ Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
   return Ground{.locks = {std::move(state_lock), std::move(run_lock)},
                 .plain = std::move(plain),
                 .tls = std::move(secure),
+                .ports = std::move(ports),
                 .readiness = std::move(readiness),
                 .host = std::move(host)};
 }

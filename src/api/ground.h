@@ -19,6 +19,7 @@ namespace caisson::api {
 struct Ground {
   std::array<Fd, 2> locks;  // of the state and the run directory
   Fd plain, tls;            // listening; tls as configured
+  Fd ports;                 // beside tls, at the loopback alone: for gateways of sandboxes
   Readiness readiness;
   maker::Client host;
 

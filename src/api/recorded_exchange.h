@@ -25,7 +25,6 @@ class RecordedExchange final : public http::Exchange {
   const http::RequestHead& request() const override { return inner_.request(); }
   std::string peer() const override { return inner_.peer(); }
   bool secure() const override { return inner_.secure(); }
-  std::string server_name() const override { return inner_.server_name(); }
   io::Async<Result<std::string>> read_some(std::size_t most) override {
     return inner_.read_some(most);
   }

@@ -76,13 +76,4 @@ Result<std::optional<SandboxAddress>> sandbox_address(const http::Headers& heade
   return address;
 }
 
-bool leaves_server_name(std::string_view server_name, const http::Headers& headers,
-                        std::string_view domain) {
-  const std::string_view named = label_below(server_name, domain);
-  const bool is_port = !named.empty() && is_digit(named[0]) && named.contains('-');
-  if (!is_port) return false;
-  const std::string_view asked = label_below(headers.get("Host").value_or(""), domain);
-  return !std::ranges::equal(named, asked, {}, lower, lower);
-}
-
 }  // namespace caisson::api

@@ -29,10 +29,4 @@ struct SandboxAddress {
 Result<std::optional<SandboxAddress>> sandbox_address(const http::Headers& headers,
                                                       std::string_view domain);
 
-// Whether a TLS connection whose hello asked for `server_name` is for one sandbox's port, and the
-// request on it for something else: a sandbox that reaches its server by that name is to reach
-// nothing else there.
-bool leaves_server_name(std::string_view server_name, const http::Headers& headers,
-                        std::string_view domain);
-
 }  // namespace caisson::api

@@ -36,23 +36,6 @@ TEST(SandboxAddressTest, OtherHostsAreTheControlPlanes) {
   EXPECT_EQ(address_of({}), std::nullopt);
 }
 
-TEST(SandboxAddressTest, AConnectionForAPortIsForNothingElse) {
-  const std::string port = "3000-iabc1.example.com";
-  const auto leaves = [](std::string_view server_name, const char* host) {
-    return leaves_server_name(server_name, {{"Host", host}}, "example.com:8443");
-  };
-  EXPECT_FALSE(leaves(port, "3000-iabc1.example.com:8443"));
-  EXPECT_FALSE(leaves(port, "3000-IABC1.Example.com"));
-  for (const char* host : {"3001-iabc1.example.com", "api.example.com:8443", "example.com",
-                           "127.0.0.1", "", "3000-iabc1.example.org"})
-    EXPECT_TRUE(leaves(port, host)) << host;
-  EXPECT_TRUE(leaves_server_name(port, {}, "example.com"));
-  // What is for the server itself, or names nothing, may ask for anything.
-  for (const char* name :
-       {"", "api.example.com", "my-api.example.com", "example.com", "3000-iabc1.example.org"})
-    EXPECT_FALSE(leaves(name, "3000-iabc1.example.com")) << name;
-}
-
 TEST(SandboxAddressTest, HeadersNameThemOnOtherHosts) {
   EXPECT_EQ(address_of({{"Host", "127.0.0.1"}, {"E2b-Sandbox-Id", "i1"}}),
             (SandboxAddress{"i1", kEnvdPort}));

@@ -40,6 +40,7 @@
 #include "http/server.h"
 #include "io/dev_ca.h"
 #include "io/log.h"
+#include "io/race.h"
 #include "io/tls.h"
 #include "io/turns.h"
 #include "policy/host_name.h"
@@ -194,12 +195,12 @@ class Program {
   std::optional<fleet::LocalFleet> fleet_;
   std::optional<e2b::DataPlane> data_plane_;
   std::optional<Service> service_;
-  std::unique_ptr<io::Listener> listener_, tls_listener_;
+  std::unique_ptr<io::Listener> listener_, tls_listener_, ports_listener_;
   std::shared_ptr<io::TlsIdentity> identity_;
   std::string served_domain_;  // egress/served_domain.h
   std::string domain_;         // as clients are told: with the port, where it is not 443
   std::string ca_;             // of tls.dev: the file that clients must trust
-  std::optional<http::Server> server_;
+  std::optional<http::Server> server_, ports_server_;
   Egress egress_;
   bool stopping_ = false;
   int status_ = 0;
@@ -255,8 +256,10 @@ Status Program::prepare_tls() {
   constexpr unsigned short kUsualPort = 443;
   if (domain_ == host && below->port() != kUsualPort)
     domain_ += ":" + std::to_string(below->port());
-  TRY(say_who_serves(host, below->port()));
+  TRY_ASSIGN(auto ports, io::adopt_listener(loop_, std::move(ground_.ports)));
+  TRY(say_who_serves(host, ports->port()));
   tls_listener_ = io::wrap_tls_server(loop_, std::move(below), identity_);
+  ports_listener_ = io::wrap_tls_server(loop_, std::move(ports), identity_);
   return {};
 }
 
@@ -270,10 +273,7 @@ Status Program::say_who_serves(const std::string& host, unsigned short listens_a
   if (colon != std::string::npos) {
     TRY_ASSIGN(served.port, policy::parse_port(std::string_view(domain_).substr(colon + 1)));
   }
-  std::string address = config_.tls.listen->address;
-  if (address == "0.0.0.0") address = "127.0.0.1";
-  if (address == "::") address = "::1";
-  served.address = policy::to_string(policy::ListenAddress{address, listens_at});
+  served.address = "127.0.0.1:" + std::to_string(listens_at);
   if (!ca_.empty()) {
     TRY_ASSIGN(served.authority, sys::read_file(AT_FDCWD, ca_, kMostCertificate));
   }
@@ -395,6 +395,8 @@ io::Async<void> Program::start() {
   server_->serve(std::move(listener_));
   if (tls_listener_ != nullptr)
     server_->serve(std::move(tls_listener_), http::Server::Transport::kTls);
+  if (ports_listener_ != nullptr)
+    ports_server_->serve(std::move(ports_listener_), http::Server::Transport::kTls);
   service_->set_state(Service::State::kReady);
   say_where(port);
   ground_.readiness.tell("READY=1");
@@ -404,7 +406,8 @@ io::Async<void> Program::drain() {
   service_->set_state(Service::State::kStopping);
   ground_.readiness.tell("STOPPING=1");
   log_.write(io::Log::Level::kInfo, "stopping; sandboxes go on");
-  co_await server_->drain(io::Clock::now() + kDrainTime);
+  const auto until = io::Clock::now() + kDrainTime;
+  co_await io::both(server_->drain(until), ports_server_->drain(until));
   co_await templates_->close();
   co_await fleet_->close();
   loop_.stop();
@@ -461,6 +464,8 @@ int Program::run() {
   limits.connections = config_.max_connections;
   server_.emplace(loop_, limits,
                   [this](http::Exchange& exchange) { return service_->handle(exchange); });
+  ports_server_.emplace(
+      loop_, limits, [this](http::Exchange& exchange) { return service_->handle_port(exchange); });
   for (const int number : {SIGTERM, SIGINT}) {
     loop_.on_signal(number, [this] {
       if (!std::exchange(stopping_, true)) return loop_.spawn(drain());

@@ -35,25 +35,34 @@ Service::Service(Parts parts) : parts_(std::move(parts)) {
 }
 
 io::Async<void> Service::handle(http::Exchange& exchange) {
+  Address address = sandbox_address(exchange.request().headers, parts_.backend.domain);
+  if (address.has_value() && !address->has_value()) {
+    const auto served = e2b::find_by_secret(parts_.backend.fleet, exchange);
+    if (served != nullptr) address->emplace(served->view().id, kEnvdPort);
+  }
+  co_await serve(exchange, std::move(address));
+}
+
+io::Async<void> Service::handle_port(http::Exchange& exchange) {
+  http::Headers host;
+  host.add("Host", std::string(exchange.request().headers.get("Host").value_or("")));
+  Address address = sandbox_address(host, parts_.backend.domain);
+  if (address.has_value() && !address->has_value()) {
+    const Status ignored = co_await exchange.respond(
+        {.status = 421}, "only ports of sandboxes are reached here, by PORT-ID.DOMAIN\n");
+    co_return;
+  }
+  co_await serve(exchange, std::move(address));
+}
+
+io::Async<void> Service::serve(http::Exchange& exchange, Address address) {
   const io::Clock::time_point start = io::Clock::now();
   RecordedExchange recorded(exchange);
   Trace trace;
-  Result<std::optional<SandboxAddress>> address =
-      sandbox_address(exchange.request().headers, parts_.backend.domain);
-  if (leaves_server_name(exchange.server_name(), exchange.request().headers,
-                         parts_.backend.domain)) {
-    instruments_.begin(trace.plane);
-    co_await send(recorded, error_answer(421,
-                                         "the TLS connection is for a sandbox's port, and the "
-                                         "request for another host"));
-  } else if (!address.has_value()) {
+  if (!address.has_value()) {
     instruments_.begin(trace.plane);
     co_await send(recorded, error_answer(address.error(), exchange.id()));
   } else {
-    if (!address->has_value()) {
-      const auto served = e2b::find_by_secret(parts_.backend.fleet, exchange);
-      if (served != nullptr) address->emplace(served->view().id, kEnvdPort);
-    }
     if (address->has_value()) {
       trace.sandbox = (*address)->id;
       trace.port = (*address)->port;

@@ -38,6 +38,9 @@ class Service {
 
   // For http::Server; the Service outlives the request.
   io::Async<void> handle(http::Exchange& exchange);
+  // The same of a sandbox's gateway: for ports of sandboxes that the host names, and nothing else
+  // (egress/served_domain.h).
+  io::Async<void> handle_port(http::Exchange& exchange);
 
   // What /readyz says: kStarting until told otherwise, kStopping for a server that drains.
   enum class State : std::uint8_t { kStarting, kReady, kStopping };
@@ -57,6 +60,8 @@ class Service {
     std::uint16_t port = 0;
   };
   io::Async<void> control(http::Exchange& exchange, Trace& trace);
+  using Address = Result<std::optional<SandboxAddress>>;
+  io::Async<void> serve(http::Exchange& exchange, Address address);
   io::Async<Result<Answer>> call_route(http::Exchange& exchange, Router::Match match, Trace& trace);
   void log_request(const RecordedExchange& exchange, const Trace& trace,
                    std::chrono::nanoseconds time) const;

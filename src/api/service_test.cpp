@@ -35,13 +35,22 @@ TEST_F(ServiceTest, AnUnknownPathIsNothing) {
   EXPECT_EQ(refusal(call("GET", "/nowhere"), 404), "there is nothing at this path");
 }
 
-TEST_F(ServiceTest, OnAConnectionForAPortNothingElseIsServed) {
+TEST_F(ServiceTest, AGatewayReachesPortsAndNothingElse) {
   fleet.add("i1");
-  FakeExchange exchange("GET", "/sandboxes/i1",
-                        {{"X-API-KEY", "e2b_01"}, {"Host", "api.example.com"}});
-  exchange.asked_name = "3000-i1.example.com";
-  handle(exchange);
-  EXPECT_THAT(refusal(exchange, 421), HasSubstr("for a sandbox's port"));
+  const auto status_of = [this](http::Headers headers) {
+    headers.add("X-API-KEY", "e2b_01");
+    FakeExchange exchange("GET", "/sandboxes/i1", std::move(headers));
+    run(loop, service().handle_port(exchange));
+    return exchange.status;
+  };
+  EXPECT_EQ(status_of({{"Host", "3000-i1.example.com"}}), 200);
+  EXPECT_EQ(to_sandboxes.size(), 1u);
+  for (const char* host : {"api.example.com", "example.com", "127.0.0.1", "3000-i1.example.com."}) {
+    EXPECT_EQ(status_of({{"Host", host}}), 421) << host;
+    EXPECT_EQ(status_of({{"Host", host}, {"E2b-Sandbox-Id", "i1"}}), 421) << host;
+  }
+  EXPECT_EQ(status_of({{"Host", "0-i1.example.com"}}), 400);
+  EXPECT_EQ(to_sandboxes.size(), 1u);
 }
 
 TEST_F(ServiceTest, AnotherMethodIsNotAllowed) {

@@ -3,8 +3,8 @@
 //
 // Such names lead to the server itself, whose address no policy lets through. So whoever makes the
 // sandbox says where they are answered, and the gateway dials that for them alone: TLS, at the
-// port that clients use. The server sees the name in the hello and serves nothing else on such a
-// connection (api/service.h). Pure.
+// port that clients use. What answers there serves ports of sandboxes and nothing else, whatever a
+// client that was spliced says afterwards (Service::handle_port). Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace caisson::egress {
 struct ServedDomain {
   std::string domain;      // "sandboxes.example.com", canonical; empty: there is none
   std::uint16_t port = 0;  // at which clients reach it
-  std::string address;     // where the server listens: "127.0.0.1:8443"
+  std::string address;     // where that is: "127.0.0.1:8443"
   std::string authority;   // PEM: who signed its certificate; empty: whom this host trusts
   bool operator==(const ServedDomain&) const = default;
 

@@ -63,8 +63,12 @@ io::Async<Result<std::vector<GivenSecret>>> LocalFleet::State::values_for(
   }
   if (names.empty() || !options.kept_values) co_return given;
   CO_TRY_ASSIGN(std::vector<GivenSecret> kept,
-                co_await options.kept_values(std::move(team), std::move(names)));
+                co_await options.kept_values(std::move(team), names));
   for (GivenSecret& one : kept) given.push_back(std::move(one));
+  // What is kept no more is not taken from what there was.
+  for (std::string& name : names) {
+    if (!is_among(given, name)) given.push_back({.name = std::move(name), .value = nullptr});
+  }
   co_return given;
 }
 

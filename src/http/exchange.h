@@ -30,7 +30,6 @@ class ServerExchange final : public Exchange {
   const RequestHead& request() const override { return request_.head; }
   std::string peer() const override { return connection_->stream().peer(); }
   bool secure() const override { return connection_->secure(); }
-  std::string server_name() const override { return connection_->stream().server_name(); }
   io::Async<Result<std::string>> read_some(std::size_t most) override;
   Status hold(std::size_t bytes) override;
   void let_go() override;

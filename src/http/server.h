@@ -47,9 +47,8 @@ class Exchange {
   // A number of this request for logs and the answer's X-Request-Id.
   const std::string& id() const { return id_; }
   virtual std::string peer() const = 0;
-  // Whether it came over TLS; and the name that the client's hello asked for, empty: none.
+  // Whether it came over TLS.
   virtual bool secure() const = 0;
-  virtual std::string server_name() const { return {}; }
 
   // The next piece of the body, at most `most` bytes; empty: it has ended. Sends "100 Continue"
   // first where the client waits for it. Error: malformed or broken off.

@@ -100,6 +100,7 @@ Status GatewayKeeper::set_policy(std::string policy) {
     const Status updated = await_update();
     // It has judged it, and serves on by the one before.
     if (!updated.has_value() && updated.error().code() == Code::kInvalidArgument) return updated;
+    // Where the one before is what it could not start with, the next one begins with this.
     if (!updated.has_value()) lose();
   } else {
     lose();
@@ -120,7 +121,7 @@ Status GatewayKeeper::await_update() {
     if (word.bytes.starts_with(kGatewayUpdated)) return {};
     if (word.bytes.starts_with(kGatewayRefused)) return fail(Error::invalid(word.bytes.substr(1)));
     if (word.bytes.starts_with(kGatewayFailed))
-      return fail(Error::invalid("the gateway cannot start: " + word.bytes.substr(1)));
+      return fail(Error::unavailable("the gateway cannot start: " + word.bytes.substr(1)));
     if (!word.bytes.starts_with(kGatewayReady))
       return fail(Error::unavailable("the gateway has ended"));
   }

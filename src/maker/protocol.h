@@ -49,8 +49,9 @@ inline constexpr int kBuilderSocketFd = 3, kBuilderLifeFd = 4;
 
 // Longer than any image's name.
 inline constexpr std::size_t kMostName = 1024;
-// A recipe has an image, three other texts, which a spec bounds lower, a network and a certificate.
-inline constexpr std::size_t kMostRequest = 80 * 1024;
+// A recipe has an image, three other texts, which a spec bounds lower, a network (60 KiB), a
+// certificate (8) and a served domain (16).
+inline constexpr std::size_t kMostRequest = 96 * 1024;
 // Of one message, and of all that belong to one answer.
 inline constexpr std::size_t kMostAnswer = 64 * 1024;
 inline constexpr std::size_t kMostAnswers = 4u << 20;

@@ -103,6 +103,10 @@ Status read_reference(HeaderRule& header, const std::string& path) {
               "a text, or one that ends with ${e2b.secrets.NAME} and has no other reference"));
   header.prefix = header.value.substr(0, at);
   header.secret = reference.substr(kSecret.size(), end - kSecret.size());
+  // Names are kept so.
+  std::ranges::transform(header.secret, header.secret.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return {};
 }
 

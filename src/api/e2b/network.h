@@ -3,7 +3,7 @@
 // There what is allowed goes before what is denied, and what is neither may be reached; with us a
 // rule that denies wins. So what is allowed is cut out of what is denied, and where all is denied
 // the rest is left away. The floor stays where it is, whatever is allowed. Headers that rules set
-// are injected secrets of ours, whose values go into no database; answers may have them, as there.
+// are injected secrets of ours, whose values are sealed; answers may have them, as there.
 // What this server does not hold (egressProxy) is refused rather than left away. Pure functions.
 #pragma once
 

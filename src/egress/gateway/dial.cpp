@@ -115,9 +115,10 @@ static io::Async<DialResult> dial_any(io::Loop& loop, policy::Host host, std::ui
     std::string text = endpoint(address, port);
     if (guard_off(Guard::kDialJudged) && !host.is_address()) {
       // What a gateway does whose library resolves the name once more.
-      std::optional<Result<std::vector<IpAddress>>> again;
+      std::optional<Result<ResolvedName>> again;
       co_await look_up_into(loop, host.name, again);
-      if (again.has_value() && again->has_value()) text = endpoint((*again)->front(), port);
+      if (again.has_value() && again->has_value())
+        text = endpoint((*again)->addresses.front(), port);
     }
     Attempt attempt;
     const io::Clock::duration patience = std::min<io::Clock::duration>(left, kAttemptTime);

@@ -35,6 +35,10 @@ http::Limits http_limits() {
   return limits;
 }
 
+bool is_open(const policy::SecretRule& rule) {
+  return rule.inject.has_value() && !rule.inject->scrub;
+}
+
 // The second ones, with what answers may still have of the first; of those that are no more the
 // placeholders stay known.
 std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
@@ -44,9 +48,13 @@ std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
                                        [](const SecretEntry& entry) { return entry.rule.name; });
     if (now == after.end()) {
       // Of one that was set as a header nobody has a placeholder.
-      if (!old.rule.inject && after.size() < policy::kMaxSecrets) after.push_back(old);
+      if (old.rule.inject || after.size() >= policy::kMaxSecrets) continue;
+      after.push_back(old);
+      after.back().rule.env.clear();  // another may have it now
       continue;
     }
+    // What answers were allowed to have is not taken out of them.
+    if (is_open(old.rule) || is_open(now->rule)) continue;
     now->old_values = old.old_values;
     const bool changed = old.value && (!now->value || old.value->bytes() != now->value->bytes());
     if (changed) now->old_values.push_back(old.value);
