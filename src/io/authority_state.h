@@ -10,7 +10,8 @@
 
 namespace caisson::io {
 
-// Of a server: TLS 1.2 or newer, HTTP/1.1 alone by ALPN, nothing kept of a session. In tls.cpp.
+// Of a server: TLS 1.2 or newer, HTTP/1.1 alone by ALPN unless a connection says otherwise, nothing
+// kept of a session. In tls.cpp.
 SslContext server_context();
 
 struct Authority::State {

@@ -193,6 +193,39 @@ TEST(AcceptTls, ACertificateIsForItsNameAlone) {
   EXPECT_FALSE(shaken.server->has_value());
 }
 
+// What a server and a client that offer this agree on, as both say it.
+std::string agreed(Alpn server, Alpn client) {
+  Loop loop(1);
+  const auto authority = made_authority();
+  const TextFile file(authority->certificate());
+  const std::shared_ptr<TlsTrust> trust = *TlsTrust::load(file.path());
+  std::string protocol;
+  auto body = [&]() -> Async<void> {
+    auto ends = stream_pair(loop);
+    Shaken shaken;
+    auto serve = [&]() -> Async<void> {
+      shaken.server =
+          co_await accept_tls(loop, std::move(ends[0]), authority, "a.example.com", {}, server);
+    };
+    auto connect = [&]() -> Async<void> {
+      shaken.client =
+          co_await connect_tls(loop, std::move(ends[1]), "a.example.com", trust, client);
+    };
+    co_await both(serve(), connect());
+    EXPECT_TRUE(shaken.client->has_value() && shaken.server->has_value());
+    protocol = (**shaken.server)->protocol();
+    EXPECT_EQ((**shaken.client)->protocol(), protocol);
+  };
+  run_on(loop, body);
+  return protocol;
+}
+
+TEST(AcceptTls, Http2IsAgreedOnWhereBothSpeakIt) {
+  EXPECT_EQ(agreed(Alpn::kHttp2, Alpn::kHttp2), "h2");
+  EXPECT_EQ(agreed(Alpn::kHttp2, Alpn::kHttp1), "http/1.1");
+  EXPECT_EQ(agreed(Alpn::kHttp1, Alpn::kHttp2), "http/1.1");
+}
+
 TEST(AcceptTls, WhoeverDoesNotShakeHandsIsCutOff) {
   Loop loop(1);
   const auto authority = made_authority();

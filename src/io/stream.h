@@ -48,6 +48,8 @@ class Stream {
   virtual std::string original_destination() const { return {}; }
   // The host name that a TLS client asked for, as it sent it; empty without one and without TLS.
   virtual std::string server_name() const { return {}; }
+  // What TLS agreed on by ALPN ("h2"); empty where nothing was, and without TLS.
+  virtual std::string protocol() const { return {}; }
 };
 
 // Listening sockets, bound by sync functions since that is done once at start.

@@ -18,14 +18,29 @@ namespace {
 // What a connection reads with while little comes, and the most: one record of TLS.
 constexpr std::size_t kLeastRoom = 2048;
 constexpr std::size_t kMostRoom = 16 * 1024;
+// As ALPN has them on the wire, what is wanted most in front.
 constexpr std::string_view kHttp11("\x08http/1.1", 9);
+constexpr std::string_view kHttp2AndHttp11("\x02h2\x08http/1.1", 12);
 
-int select_protocol(SSL*, const unsigned char** chosen, unsigned char* size,
+std::string_view protocols_of(Alpn alpn) {
+  return alpn == Alpn::kHttp2 ? kHttp2AndHttp11 : kHttp11;
+}
+
+// Of one connection, for select_protocol(): whether it takes HTTP/2.
+constexpr char kTakesHttp2 = 0;
+
+void take_http2(SSL* ssl) {
+  SSL_set_app_data(ssl, const_cast<char*>(&kTakesHttp2));
+}
+
+int select_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* size,
                     const unsigned char* offered, unsigned offered_size, void*) {
   unsigned char* out = nullptr;
-  const auto* ours = reinterpret_cast<const unsigned char*>(kHttp11.data());
-  if (SSL_select_next_proto(&out, size, ours, kHttp11.size(), offered, offered_size) !=
-      OPENSSL_NPN_NEGOTIATED)
+  const Alpn alpn = SSL_get_app_data(ssl) == &kTakesHttp2 ? Alpn::kHttp2 : Alpn::kHttp1;
+  const std::string_view ours = protocols_of(alpn);
+  if (SSL_select_next_proto(&out, size, reinterpret_cast<const unsigned char*>(ours.data()),
+                            static_cast<unsigned>(ours.size()), offered,
+                            offered_size) != OPENSSL_NPN_NEGOTIATED)
     return SSL_TLSEXT_ERR_ALERT_FATAL;
   *chosen = out;
   return SSL_TLSEXT_ERR_OK;
@@ -202,6 +217,12 @@ class TlsStream final : public Stream {
     const char* const name = SSL_get_servername(tls_->ssl.get(), TLSEXT_NAMETYPE_host_name);
     return name == nullptr ? "" : name;
   }
+  std::string protocol() const override {
+    const unsigned char* chosen = nullptr;
+    unsigned size = 0;
+    SSL_get0_alpn_selected(tls_->ssl.get(), &chosen, &size);
+    return {reinterpret_cast<const char*>(chosen), size};
+  }
 
  private:
   Held tls_;
@@ -343,11 +364,12 @@ std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> 
 
 Async<Result<std::unique_ptr<Stream>>> accept_tls(Loop& loop, std::unique_ptr<Stream> below,
                                                   std::shared_ptr<Authority> authority,
-                                                  std::string name, TlsLimits limits) {
+                                                  std::string name, TlsLimits limits, Alpn alpn) {
   ERR_clear_error();
   Authority::State& state = authority->state();
   const auto tls =
       std::make_shared<Tls>(loop, std::move(below), state.context.get(), Tls::Side::kServer);
+  if (alpn == Alpn::kHttp2) take_http2(tls->ssl.get());
   CO_TRY_ASSIGN(X509* const certificate, state.certificate_of(name));
   if (SSL_use_certificate(tls->ssl.get(), certificate) != 1 ||
       SSL_use_PrivateKey(tls->ssl.get(), state.key.get()) != 1)
@@ -375,8 +397,6 @@ SslContext client_context() {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  SSL_CTX_set_alpn_protos(context, reinterpret_cast<const unsigned char*>(kHttp11.data()),
-                          kHttp11.size());
   return made;
 }
 
@@ -433,12 +453,16 @@ bool expect_name(SSL* ssl, const std::string& host) {
 
 Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
                                                    std::string host,
-                                                   std::shared_ptr<TlsTrust> trust) {
+                                                   std::shared_ptr<TlsTrust> trust, Alpn alpn) {
   const auto tls = std::make_shared<Tls>(loop, std::move(below), trust->state().context.get(),
                                          Tls::Side::kClient);
   if (host.empty() || !expect_name(tls->ssl.get(), host))
     co_return fail(Error::invalid("'" + host + "' is no name of a host"));
   if (guard_off(Guard::kUpstreamVerified)) SSL_set_verify(tls->ssl.get(), SSL_VERIFY_NONE, nullptr);
+  const std::string_view offered = protocols_of(alpn);
+  // 0 is success here.
+  VERIFY(SSL_set_alpn_protos(tls->ssl.get(), reinterpret_cast<const unsigned char*>(offered.data()),
+                             static_cast<unsigned>(offered.size())) == 0);
   const Status shaken = co_await shake_hands(tls, TlsLimits().handshake_time);
   const long verified = SSL_get_verify_result(tls->ssl.get());
   if (shaken.has_value()) co_return std::unique_ptr<Stream>(std::make_unique<TlsStream>(tls));

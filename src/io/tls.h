@@ -1,10 +1,10 @@
 // TLS for what the server accepts, a Listener over another one with the certificate behind it; and
 // for clients, over a stream to a server whose certificate is verified.
 //
-// TLS 1.2 or newer, HTTP/1.1 alone by ALPN. OpenSSL works on memory; the bytes go through the
-// stream below, so TLS runs over whatever a Stream is. Handshakes run beside one another, each for
-// a bounded time, and a bounded number at once: where there are more, the oldest makes room.
-// Belongs to the loop.
+// TLS 1.2 or newer; by ALPN HTTP/1.1 alone, or HTTP/2 where the caller speaks it. OpenSSL works on
+// memory; the bytes go through the stream below, so TLS runs over whatever a Stream is. Handshakes
+// run beside one another, each for a bounded time, and a bounded number at once: where there are
+// more, the oldest makes room. Belongs to the loop.
 #pragma once
 
 #include <memory>
@@ -47,12 +47,17 @@ std::unique_ptr<Listener> wrap_tls_server(Loop& loop, std::unique_ptr<Listener> 
                                           std::shared_ptr<TlsIdentity> identity,
                                           TlsLimits limits = {});
 
+// What is offered, or taken, by ALPN: HTTP/1.1 alone, or HTTP/2 rather than it. What came of it
+// is Stream::protocol().
+enum class Alpn : unsigned char { kHttp1, kHttp2 };
+
 // Shakes hands, on a connection that somebody else accepted, as the server of `name` (canonical, or
 // a numeric address) with a certificate of the authority. Errors: unauthenticated (the client said
 // that it does not believe the certificate), unavailable, deadline_exceeded.
 Async<Result<std::unique_ptr<Stream>>> accept_tls(Loop& loop, std::unique_ptr<Stream> below,
                                                   std::shared_ptr<Authority> authority,
-                                                  std::string name, TlsLimits limits = {});
+                                                  std::string name, TlsLimits limits = {},
+                                                  Alpn alpn = Alpn::kHttp1);
 
 // Whose certificates a client trusts.
 class TlsTrust {
@@ -76,6 +81,7 @@ class TlsTrust {
 // for. Errors: unauthenticated (the certificate, with the reason), unavailable, deadline_exceeded.
 Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
                                                    std::string host,
-                                                   std::shared_ptr<TlsTrust> trust);
+                                                   std::shared_ptr<TlsTrust> trust,
+                                                   Alpn alpn = Alpn::kHttp1);
 
 }  // namespace caisson::io
