@@ -79,7 +79,7 @@ class Package(unittest.TestCase):
     def test_only_the_fetcher_and_the_server_need_libraries(self):
         self.assertEqual(self.field("Recommends"), "ca-certificates, uidmap")
         depends = self.depends()
-        self.assertEqual(depends, {"libc-ares2", "libc6", "libcurl4", "libgcc-s1", "libssl3", "libstdc++6", "passwd", "zlib1g"})
+        self.assertEqual(depends, {"libc-ares2", "libc6", "libcurl4", "libgcc-s1", "libnghttp2-14", "libssl3", "libstdc++6", "passwd", "zlib1g"})
         dynamic = b"/lib64/ld-linux"
         needy = [name for name, text in self.texts.items() if text.startswith(b"\x7fELF") and dynamic in text]
         self.assertEqual(sorted(needy), ["/usr/libexec/caisson/caisson-gateway", "/usr/libexec/caisson/caisson-image-fetch", "/usr/libexec/caisson/caisson-remote",

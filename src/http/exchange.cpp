@@ -70,11 +70,7 @@ bool ServerExchange::parse_target() {
 // ---------------------------------------------------------------------------
 
 Status ServerExchange::hold(std::size_t bytes) {
-  Server::State& server = connection_->server();
-  if (bytes > server.limits.held_bytes - server.held)
-    return fail(Error::unavailable(
-        "the server holds as many bytes of requests as it may; try again in a moment"));
-  server.held += bytes;
+  TRY(connection_->server().hold(bytes));
   held_ += bytes;
   return {};
 }

@@ -125,6 +125,22 @@ void Server::take(std::unique_ptr<io::Stream> stream, Transport transport, Handl
   if (!state_->draining) state_->take(std::move(stream), transport, std::move(handler));
 }
 
+Status Server::State::hold(std::size_t bytes) {
+  if (bytes > limits.held_bytes - held)
+    return fail(Error::unavailable(
+        "the server holds as many bytes of requests as it may; try again in a moment"));
+  held += bytes;
+  return {};
+}
+
+Status Server::hold(std::size_t bytes) {
+  return state_->hold(bytes);
+}
+
+void Server::let_go(std::size_t bytes) {
+  state_->held -= bytes;
+}
+
 Async<void> Server::drain(Clock::time_point until) {
   state_->stop_accepting();
   state_->close_idle();

@@ -124,6 +124,11 @@ class Server {
   };
   Counts counts() const;
 
+  // Exchange::hold() and let_go() for whoever serves requests beside this server, out of the same
+  // Limits::held_bytes.
+  Status hold(std::size_t bytes);
+  void let_go(std::size_t bytes);
+
   struct State;  // for src/http alone
 
  private:

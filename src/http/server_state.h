@@ -25,6 +25,8 @@ struct Server::State : std::enable_shared_from_this<Server::State> {
   void take(std::unique_ptr<io::Stream> stream, Transport transport, Handler with);
   void stop_accepting();
   void close_idle();
+  // Of held_bytes. Error: unavailable, there are not so many left.
+  Status hold(std::size_t bytes);
   void cut_all();
 
   std::string next_id();

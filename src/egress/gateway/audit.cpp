@@ -65,6 +65,7 @@ std::string audit_line(const AuditRecord& record, std::string_view sandbox, std:
   if (record.port != 0) line.set("port", record.port);
   set_text(line, "dst", record.destination);
   set_text(line, "upstream", record.upstream);
+  set_text(line, "proto", record.proto);
   set_text(line, "method", record.method);
   set_text(line, "path", record.path);
   if (!record.query.empty()) line.set("query_sha256", digest(record.query));

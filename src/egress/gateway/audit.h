@@ -36,15 +36,16 @@ inline constexpr std::string_view kRecordsReason = "records";
 struct AuditRecord {
   AuditKind kind = AuditKind::kTcp;
   bool allowed = false;
-  std::string reason;        // of policy::to_string(NetworkReason), or a word of the gateway's own
-  std::string rule;          // its id; empty: none
-  std::string host;          // canonical; or what was asked for, where it is no name
-  std::uint16_t port = 0;    // 0: none, as of a name that was asked for
-  std::string destination;   // the address that the sandbox connected to
-  std::string upstream;      // the address that was dialed
-  std::string method, path;  // of HTTP
-  std::string query;         // with its question mark; its digest is written
-  int status = 0;            // of the answer; 0: none
+  std::string reason;       // of policy::to_string(NetworkReason), or a word of the gateway's own
+  std::string rule;         // its id; empty: none
+  std::string host;         // canonical; or what was asked for, where it is no name
+  std::uint16_t port = 0;   // 0: none, as of a name that was asked for
+  std::string destination;  // the address that the sandbox connected to
+  std::string upstream;     // the address that was dialed
+  std::string_view proto = {};  // of a request of HTTP/2: "h2"
+  std::string method, path;     // of HTTP
+  std::string query;            // with its question mark; its digest is written
+  int status = 0;               // of the answer; 0: none
   std::uint64_t bytes_up = 0, bytes_down = 0;
   std::chrono::milliseconds time{};
   std::string_view tls = {};  // what was done with TLS: "splice" or "inspect"; empty: there is none

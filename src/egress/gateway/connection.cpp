@@ -175,7 +175,7 @@ Async<void> refuse(State& state, MeteredStream& client, const Meant& destination
 
 }  // namespace
 
-Async<void> Gateway::State::watch(State& state, MeteredStream& client) {
+Async<void> Gateway::State::watch(State& state, Carrier& client) {
   while (!state.ended) {
     const auto idle = state.meter.limits().idle_ms;
     if (!idle) {

@@ -148,6 +148,7 @@ TEST(NetworkDocumentation, HasEveryFieldOfARecord) {
       .port = 1,
       .destination = "a",
       .upstream = "a",
+      .proto = "h2",
       .method = "a",
       .path = "a",
       .query = "?a",

@@ -203,7 +203,7 @@ void Gateway::State::compile_secrets() {
   if (made.has_value()) secrets = std::move(*made);
 }
 
-OpenConnection::OpenConnection(std::shared_ptr<State> state, MeteredStream& stream,
+OpenConnection::OpenConnection(std::shared_ptr<State> state, Carrier& stream,
                                std::function<bool(const policy::CompiledNetwork&)> still_allowed)
     : state_(std::move(state)) {
   place_ = state_->open.insert(state_->open.end(),

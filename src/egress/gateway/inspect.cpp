@@ -6,7 +6,6 @@
 
 #include "egress/gateway/state.h"
 #include "io/race.h"
-#include "io/tls.h"
 
 namespace caisson::egress {
 namespace {
@@ -17,6 +16,7 @@ using State = Gateway::State;
 // Fatal alerts (RFC 8446, section 6; RFC 7301, section 3.2), in a record of their own.
 constexpr std::string_view kInternalError("\x15\x03\x03\x00\x02\x02\x50", 7);
 constexpr std::string_view kNoProtocol("\x15\x03\x03\x00\x02\x02\x78", 7);
+constexpr std::string_view kHttp2 = "h2";
 constexpr std::string_view kHttp11 = "http/1.1";
 constexpr std::size_t kMostNamedProtocols = 4;
 
@@ -44,9 +44,10 @@ Async<void> send_alert(MeteredStream& client, std::string_view alert) {
   if (written.has_value()) co_await client.finish();
 }
 
-// A client that names protocols and not ours speaks another one than we could answer.
+// A client that names protocols and none of ours speaks another one than we could answer.
 std::string foreign_protocols(const std::vector<std::string>& protocols) {
-  if (protocols.empty() || std::ranges::find(protocols, kHttp11) != protocols.end()) return "";
+  const auto is_ours = [](const std::string& name) { return name == kHttp11 || name == kHttp2; };
+  if (protocols.empty() || std::ranges::any_of(protocols, is_ours)) return "";
   std::string names;
   for (std::size_t n = 0; n < std::min(protocols.size(), kMostNamedProtocols); ++n)
     names += (n == 0 ? "" : ", ") + protocols[n];
@@ -66,7 +67,7 @@ Async<void> Gateway::State::inspect(std::shared_ptr<State> self,
                        kInternalError};
   } else if (!foreign.empty()) {
     refusal = Unopened{"alpn",
-                       "the client offers " + foreign + ", and what is inspected is http/1.1 alone",
+                       "the client offers " + foreign + ", and what is inspected is h2 or http/1.1",
                        kNoProtocol};
   }
   if (refusal) {
@@ -75,7 +76,7 @@ Async<void> Gateway::State::inspect(std::shared_ptr<State> self,
   }
   MeteredStream* const wire = client.get();
   auto opened = co_await io::accept_tls(self->loop, std::move(client), self->options.authority,
-                                        what.host.name);
+                                        what.host.name, {}, io::Alpn::kHttp2);
   if (!opened.has_value()) {
     const bool distrusted = opened.error().code() == Code::kUnauthenticated;
     const Unopened failed{distrusted ? "authority_not_trusted" : "handshake",
@@ -87,17 +88,22 @@ Async<void> Gateway::State::inspect(std::shared_ptr<State> self,
     self->record(record_of(destination, what.host, what.decision, failed));
     co_return;
   }
+  if ((*opened)->protocol() == kHttp2) {
+    co_return co_await serve_http2(self, std::move(*opened), *wire, std::move(destination),
+                                   std::move(what.host));
+  }
   serve_https(self, std::move(*opened), *wire, std::move(destination), std::move(what.host));
 }
 
 Async<Result<std::unique_ptr<io::Stream>>> Gateway::State::secure_for(
     State& state, std::unique_ptr<io::Stream> upstream, const policy::Host& host,
-    std::uint16_t port) {
+    std::uint16_t port, io::Alpn alpn) {
   const bool served = state.options.served.has(host, port) && state.options.served_trust != nullptr;
   Result<std::unique_ptr<io::Stream>> secured = fail(Error(Code::kCancelled, "the gateway ended"));
   auto connect = [&]() -> Async<void> {
-    secured = co_await io::connect_tls(state.loop, std::move(upstream), host.name,
-                                       served ? state.options.served_trust : state.options.trust);
+    secured =
+        co_await io::connect_tls(state.loop, std::move(upstream), host.name,
+                                 served ? state.options.served_trust : state.options.trust, alpn);
   };
   co_await io::race(connect(), wait_end(state));
   co_return secured;

@@ -63,6 +63,12 @@ Result<io::Clock::duration> Meter::pass(Direction& direction, std::optional<std:
   return std::max(direction.free_at - now - kAhead, io::Clock::duration::zero());
 }
 
+std::unique_ptr<UpstreamPlace> UpstreamPlace::take(Meter& meter) {
+  const auto most = meter.limits().connections;
+  if (most && meter.upstreams_ >= *most) return nullptr;
+  return std::unique_ptr<UpstreamPlace>(new UpstreamPlace(meter));
+}
+
 MeteredStream::MeteredStream(Meter& meter, std::unique_ptr<io::Stream> stream, std::string seen)
     : meter_(meter), stream_(std::move(stream)), seen_(std::move(seen)) {
   place_ = meter_.streams_.insert(meter_.streams_.end(), this);

@@ -3,7 +3,9 @@
 // A Meter counts connections, bytes and how fast they go, for all connections of a sandbox. A
 // MeteredStream is the gateway's end of one connection of the sandbox: every byte of it goes
 // through the meter, bytes that were looked at before are read again, and it ends when nothing has
-// moved for too long. Belongs to the loop; the meter outlives its streams.
+// moved for too long. Connections that are made for the sandbox on the other side are counted apart
+// (UpstreamPlace): with HTTP/2 one connection of a sandbox may need many. Belongs to the loop; the
+// meter outlives its streams and its places.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +39,14 @@ class Meter {
   std::uint64_t bytes_up() const { return up_.total; }
   std::uint64_t bytes_down() const { return down_.total; }
   std::uint64_t connections() const { return streams_.size(); }
+  // Made for the sandbox, at once; no more than it may have itself.
+  std::uint64_t upstreams() const { return upstreams_; }
   // Ends all of them with a reset.
   void reset_all();
 
  private:
   friend class MeteredStream;
+  friend class UpstreamPlace;
   struct Direction {
     std::uint64_t total = 0;
     // When the bytes so far will have gone at the rate that is allowed.
@@ -56,9 +61,39 @@ class Meter {
   std::optional<TokenBucket> new_connections_, queries_;
   Direction up_, down_;
   std::list<MeteredStream*> streams_;
+  std::uint64_t upstreams_ = 0;
 };
 
-class MeteredStream final : public io::Stream {
+// One connection that is made for the sandbox, for as long as it lives.
+class UpstreamPlace {
+ public:
+  // null: there are as many as limits.connections allows.
+  static std::unique_ptr<UpstreamPlace> take(Meter& meter);
+  ~UpstreamPlace() { --meter_.upstreams_; }
+  UpstreamPlace(const UpstreamPlace&) = delete;
+  UpstreamPlace& operator=(const UpstreamPlace&) = delete;
+
+ private:
+  explicit UpstreamPlace(Meter& meter) : meter_(meter) { ++meter_.upstreams_; }
+  Meter& meter_;
+};
+
+// What a request comes on: a connection of the sandbox, or one stream of those that share one
+// (HTTP/2).
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  // That went to the sandbox.
+  virtual std::uint64_t bytes_down() const = 0;
+  // When a byte last moved.
+  virtual io::Clock::time_point moved_at() const = 0;
+  // Ends it at once, for a limit or a policy.
+  virtual void end_for(std::string_view limit) = 0;
+  // What it was ended for; empty: nothing.
+  virtual std::string_view ended_by() const = 0;
+};
+
+class MeteredStream final : public io::Stream, public Carrier {
  public:
   // `seen` was read from `stream` already.
   MeteredStream(Meter& meter, std::unique_ptr<io::Stream> stream, std::string seen);
@@ -79,12 +114,10 @@ class MeteredStream final : public io::Stream {
   std::string original_destination() const override { return stream_->original_destination(); }
 
   std::uint64_t bytes_up() const { return up_; }
-  std::uint64_t bytes_down() const { return down_; }
-  // The limit that ended it; empty: none.
-  std::string_view ended_by() const { return ended_by_; }
-  // When a byte last moved.
-  io::Clock::time_point moved_at() const { return moved_at_; }
-  void end_for(std::string_view limit);
+  std::uint64_t bytes_down() const override { return down_; }
+  std::string_view ended_by() const override { return ended_by_; }
+  io::Clock::time_point moved_at() const override { return moved_at_; }
+  void end_for(std::string_view limit) override;
 
  private:
   Meter& meter_;

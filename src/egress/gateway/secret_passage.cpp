@@ -41,6 +41,17 @@ SecretRefusal encoded_body(std::string_view why) {
           .sentence = "what is compressed could hide a secret's placeholder: " + std::string(why)};
 }
 
+// By its Content-Type; its messages may be compressed each by itself, as grpc-encoding says.
+bool is_grpc(const http::Headers& headers) {
+  constexpr std::string_view kGrpc = "application/grpc";
+  return http::same_name(headers.get("content-type").value_or("").substr(0, kGrpc.size()), kGrpc);
+}
+
+bool compresses_messages(const http::Headers& headers) {
+  return is_grpc(headers) && headers.has("grpc-encoding") &&
+         !http::same_name(headers.joined("grpc-encoding"), "identity");
+}
+
 }  // namespace
 
 SecretPassage::SecretPassage(std::shared_ptr<const SecretRules> rules, policy::Host host,
@@ -70,6 +81,10 @@ std::optional<SecretRefusal> SecretPassage::admit(const http::RequestHead& head,
   const auto need = body_need(*rules_, host_, head);
   if (!need.has_value()) return refusal_of(need.error());
   need_ = *need;
+  if (need_ != BodyNeed::kNothing && compresses_messages(head.headers))
+    return encoded_body("its grpc-encoding is not identity");
+  as_it_goes_ = need_ == BodyNeed::kCheck && is_grpc(head.headers);
+  if (as_it_goes_) check_.emplace(rules_, host_, channel_);
   return need_ == BodyNeed::kCheckDecoded ? refuse_coding(head) : std::nullopt;
 }
 
@@ -141,7 +156,10 @@ std::optional<SecretRefusal> SecretPassage::prepare(http::RequestHead& head) {
   if (with_body) body_ = std::move(prepared->body).value_or("");
   used_ = std::move(prepared->used);
   // An answer that is compressed, or a part of one, could not be scrubbed.
-  if (scrub_) head.headers.set("Accept-Encoding", "identity").remove("Range").remove("If-Range");
+  if (scrub_) {
+    head.headers.set("Accept-Encoding", "identity").remove("Range").remove("If-Range");
+    head.headers.remove("grpc-accept-encoding");
+  }
   return std::nullopt;
 }
 
@@ -157,9 +175,20 @@ Result<std::string> SecretPassage::check_body(const std::string& piece) {
   return std::move(*passed);
 }
 
+Status SecretPassage::check_trailers(const http::Headers& trailers) {
+  LeakCheck check(rules_, host_, channel_);
+  for (const auto& [name, value] : trailers.all()) {
+    const auto passed = check.feed(name + ": " + value + "\n");
+    if (!passed.has_value()) return fail(keep(refusal_of(passed.error())));
+  }
+  const auto passed = check.finish();
+  if (!passed.has_value()) return fail(keep(refusal_of(passed.error())));
+  return {};
+}
+
 Status SecretPassage::answer_head(http::ResponseHead& head) {
   if (!scrub_) return {};
-  if (AnswerScrub::is_encoded(head))
+  if (AnswerScrub::is_encoded(head) || compresses_messages(head.headers))
     return fail(keep({.status = 502,
                       .reason = "secret_encoded_answer",
                       .sentence = "the server compresses its answer although that was not asked "
@@ -170,6 +199,13 @@ Status SecretPassage::answer_head(http::ResponseHead& head) {
                       .reason = "secret_in_answer",
                       .sentence = "the answer has a secret in a form that nothing can stand for"}));
   head = std::move(*clean);
+  return {};
+}
+
+Status SecretPassage::answer_trailers(http::Headers& trailers) {
+  http::ResponseHead head{.headers = std::move(trailers)};
+  TRY(answer_head(head));
+  trailers = std::move(head.headers);
   return {};
 }
 

@@ -39,7 +39,9 @@ class SecretPassage {
   // looked at as what it becomes, one in another coding is refused.
   std::optional<SecretRefusal> admit(const http::RequestHead& head, bool upgrades);
   // Whether the body has to be looked at; then as much of it as kMostWholeBody is to be read first.
-  bool wants_body() const { return need_ != BodyNeed::kNothing; }
+  // Not so of gRPC, whose callers may wait for an answer between two parts of a request: there
+  // check_body() gets all of it.
+  bool wants_body() const { return need_ != BodyNeed::kNothing && !as_it_goes_; }
   // What was read of it, and whether that is all.
   enum class Read : bool { kPart, kAll };
   std::optional<SecretRefusal> collected(std::string bytes, Read read);
@@ -50,11 +52,14 @@ class SecretPassage {
   // The next piece of the body, behind what was collected; empty: it has ended. Error:
   // permission_denied; refusal() says why.
   Result<std::string> check_body(const std::string& piece);
+  // What stands behind the body, of HTTP/2. No secret gets in there.
+  Status check_trailers(const http::Headers& trailers);
   // Error: aborted.
   Status answer_head(http::ResponseHead& head);
   Result<std::string> answer_body(const std::string& piece);
+  Status answer_trailers(http::Headers& trailers);
 
-  // Of an error of those three, for the record and for whoever asked.
+  // Of an error of those, for the record and for whoever asked.
   const std::optional<SecretRefusal>& refusal() const { return refusal_; }
   const std::vector<SecretUse>& used() const { return used_; }
   // How often the answer had a value.
@@ -71,6 +76,7 @@ class SecretPassage {
   policy::Host host_;
   Channel channel_;
   BodyNeed need_ = BodyNeed::kNothing;
+  bool as_it_goes_ = false;
   std::string body_;
   bool whole_ = false;  // body_ is all of it
   std::optional<LeakCheck> check_;

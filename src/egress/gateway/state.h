@@ -22,6 +22,7 @@
 #include "http/server.h"
 #include "io/datagram.h"
 #include "io/stream.h"
+#include "io/tls.h"
 
 namespace caisson::egress {
 
@@ -70,7 +71,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
 
   // Returns when nothing has moved on a connection for as long as the policy allows, which ends it,
   // or when the gateway ends.
-  static io::Async<void> watch(State& state, MeteredStream& client);
+  static io::Async<void> watch(State& state, Carrier& client);
   // `tls`: it speaks TLS, by the host's name. nullopt: the gateway ended meanwhile.
   static io::Async<std::optional<DialResult>> dial_for(State& state, policy::Host host,
                                                        std::uint16_t port, bool tls,
@@ -86,7 +87,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   // A connection to a server as TLS with the one that is called so, which was verified.
   static io::Async<Result<std::unique_ptr<io::Stream>>> secure_for(
       State& state, std::unique_ptr<io::Stream> upstream, const policy::Host& host,
-      std::uint16_t port);
+      std::uint16_t port, io::Alpn alpn);
 
   // ---- http.cpp
   // Takes the connection over until its end.
@@ -96,6 +97,15 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   // `host` alone.
   static void serve_https(std::shared_ptr<State> self, std::unique_ptr<io::Stream> client,
                           MeteredStream& wire, Meant destination, policy::Host host);
+  // Whether TLS to that name is still to be opened.
+  static std::function<bool(const policy::CompiledNetwork&)> is_to_be_opened(
+      const Meant& destination, const policy::Host& served);
+
+  // ---- http2.cpp
+  // As serve_https(), where HTTP/2 was agreed on. Until its end.
+  static io::Async<void> serve_http2(std::shared_ptr<State> self,
+                                     std::unique_ptr<io::Stream> client, MeteredStream& wire,
+                                     Meant destination, policy::Host host);
 
   io::Loop& loop;
   GatewayOptions options;
@@ -113,14 +123,15 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   io::Event ending;
   // Connections that are judged or open, and requests.
   unsigned active = 0;
+  unsigned streams = 0;  // requests of HTTP/2
   io::Event one_ended;
   // Records beyond this rate are counted alone, so that a program cannot fill a disk with them.
   TokenBucket record_rate;
   std::uint64_t unwritten = 0;
 
-  // Open connections, and whether a new policy still allows each.
+  // Open connections and requests, and whether a new policy still allows each.
   struct Open {
-    MeteredStream* stream = nullptr;
+    Carrier* stream = nullptr;
     std::function<bool(const policy::CompiledNetwork&)> still_allowed;
   };
   std::list<Open> open;
@@ -144,7 +155,7 @@ class Active {
 // In `open` for as long as it lives.
 class OpenConnection {
  public:
-  OpenConnection(std::shared_ptr<Gateway::State> state, MeteredStream& stream,
+  OpenConnection(std::shared_ptr<Gateway::State> state, Carrier& stream,
                  std::function<bool(const policy::CompiledNetwork&)> still_allowed);
   ~OpenConnection();
   OpenConnection(const OpenConnection&) = delete;
