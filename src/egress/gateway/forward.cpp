@@ -21,6 +21,7 @@ using State = Gateway::State;
 
 // What records say of a request of HTTP/2.
 constexpr std::string_view kHttp2 = "h2";
+constexpr auto kAll = http::PassageOptions::Read::kAll;
 // How often a request is sent that a server did nothing for.
 constexpr unsigned kMostTries = 2;
 
@@ -220,9 +221,17 @@ class Forward {
       std::string bytes;
       auto fault = co_await collect(bytes, options);
       if (fault.has_value()) co_return fault;
-      const bool all = options.early_read == http::PassageOptions::Read::kAll;
+      const bool all = options.early_read == kAll;
       refusal = secrets_->collected(std::move(bytes),
                                     all ? SecretPassage::Read::kAll : SecretPassage::Read::kPart);
+    }
+    if (!refusal && incoming_.stream != nullptr && options.early_read == kAll) {
+      // What stands behind the body has come, too.
+      const auto trailers = incoming_.stream->trailers();
+      if (!trailers.has_value())
+        co_return Refused{
+            .status = 400, .reason = "bad_body", .detail = trailers.error().message()};
+      if (!secrets_->check_trailers(*trailers).has_value()) refusal = secrets_->refusal();
     }
     if (!refusal) refusal = secrets_->prepare(options.head);
     if (!refusal) {
@@ -242,7 +251,7 @@ class Forward {
       if (!piece.has_value())
         co_return Refused{.status = 400, .reason = "bad_body", .detail = piece.error().message()};
       if (piece->empty()) {
-        options.early_read = http::PassageOptions::Read::kAll;
+        options.early_read = kAll;
         break;
       }
       if (!count_body(piece->size()).has_value())

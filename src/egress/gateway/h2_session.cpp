@@ -31,6 +31,9 @@ constexpr std::int32_t kServerTotal = 512 * 1024, kClientTotal = 1024 * 1024;
 constexpr Rate kResets{.per_second = 20, .burst = 200};
 // Frames that are to be sent: where there are more, no more is read.
 constexpr std::size_t kMostQueued = 256;
+// How much a peer may still send, and how long, when the connection is at its end.
+constexpr std::size_t kMostDropped = 1 << 20;
+constexpr std::chrono::seconds kLingerTime{2};
 // In which a peer takes nothing.
 constexpr std::chrono::seconds kWriteTime{60};
 
@@ -438,8 +441,13 @@ Async<void> H2Session::read_all(H2Session& self) {
     self.wake();
     if (taken < 0) co_return;
   }
-  // What says why still goes out, and its end is the session's.
-  while (!self.ended_) co_await self.drained_.wait();
+  // What says why still goes out. What the peer goes on sending is dropped meanwhile, or the
+  // connection's end would be a reset, in which that is lost.
+  for (std::size_t dropped = 0; !self.ended_ && dropped < kMostDropped;) {
+    const auto count = co_await self.stream_->read(piece);
+    if (count.value_or(0) == 0) co_return;
+    dropped += *count;
+  }
 }
 
 Async<void> H2Session::write_all(H2Session& self) {
@@ -465,8 +473,10 @@ Async<void> H2Session::write_all(H2Session& self) {
     if (!written.has_value()) co_return;
     self.drained_.notify();
   }
-  // The peer sees all of it, and then the end.
-  if (!self.ended_) co_await self.stream_->finish();
+  // The peer sees all of it, and then the end; it has a moment to take it.
+  if (self.ended_) co_return;
+  co_await self.stream_->finish();
+  if (self.side_ == Side::kServer) co_await io::Loop::sleep(kLingerTime);
 }
 
 std::shared_ptr<H2Stream> H2Session::add_stream(std::int32_t id) {

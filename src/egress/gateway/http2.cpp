@@ -59,7 +59,7 @@ Async<void> end_idle(H2Session& session) {
     if (end <= io::Clock::now()) {
       session.say_goodbye();
       // In which what is sent goes out.
-      co_await io::Loop::sleep(std::chrono::seconds(2));
+      co_await io::Loop::sleep(std::chrono::seconds(5));
       co_return;
     }
     co_await session.wait_change(end);

@@ -172,6 +172,7 @@ Result<std::string> SecretPassage::check_body(const std::string& piece) {
   }
   auto passed = piece.empty() ? check_->finish() : check_->feed(piece);
   if (!passed.has_value()) return fail(keep(refusal_of(passed.error())));
+  if (as_it_goes_) *passed += check_->pause();
   return std::move(*passed);
 }
 
@@ -199,6 +200,7 @@ Status SecretPassage::answer_head(http::ResponseHead& head) {
                       .reason = "secret_in_answer",
                       .sentence = "the answer has a secret in a form that nothing can stand for"}));
   head = std::move(*clean);
+  answer_as_it_goes_ = answer_as_it_goes_ || is_grpc(head.headers);
   return {};
 }
 
@@ -212,7 +214,10 @@ Status SecretPassage::answer_trailers(http::Headers& trailers) {
 Result<std::string> SecretPassage::answer_body(const std::string& piece) {
   if (!scrub_) return piece;
   auto clean = piece.empty() ? scrub_->end() : scrub_->body(piece);
-  if (clean.has_value()) return std::move(*clean);
+  if (clean.has_value()) {
+    if (answer_as_it_goes_) *clean += scrub_->pause();
+    return std::move(*clean);
+  }
   const std::string form = scrub_->cause() ? std::string(scrub_->cause()->form) : "another";
   return fail(keep({.status = 502,
                     .reason = "secret_in_answer",

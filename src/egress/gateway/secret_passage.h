@@ -76,7 +76,7 @@ class SecretPassage {
   policy::Host host_;
   Channel channel_;
   BodyNeed need_ = BodyNeed::kNothing;
-  bool as_it_goes_ = false;
+  bool as_it_goes_ = false, answer_as_it_goes_ = false;  // of gRPC, with pauses
   std::string body_;
   bool whole_ = false;  // body_ is all of it
   std::optional<LeakCheck> check_;

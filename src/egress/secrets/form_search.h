@@ -36,6 +36,10 @@ enum class Form : std::uint8_t {
 // "base64"; for the audit.
 std::string_view to_string(Form form);
 
+// How many bytes that may begin a match may be let go before that is decided, where somebody waits
+// for them: no more than half of the shortest text.
+inline constexpr std::size_t kMostEarly = 4;
+
 class SearchedTexts {
  public:
   SearchedTexts() = default;

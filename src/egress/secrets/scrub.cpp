@@ -1,6 +1,7 @@
 #include "egress/secrets/scrub.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/encoding.h"
 #include "base/guards.h"
@@ -113,6 +114,11 @@ std::optional<std::string> AnswerScrub::body(std::string_view piece) {
   return released();
 }
 
+std::string AnswerScrub::pause() {
+  if (cause_ || held_.size() > kMostEarly) return "";
+  return held_.substr(std::exchange(early_, held_.size()));
+}
+
 std::optional<std::string> AnswerScrub::end() {
   if (cause_) return std::nullopt;
   body_.finish();
@@ -127,6 +133,7 @@ std::optional<std::string> AnswerScrub::released() {
   for (const FoundForm& match : matches) {
     const auto begin = static_cast<std::size_t>(match.begin - base_);
     const auto end = static_cast<std::size_t>(match.end - base_);
+    if (begin < early_) return abort(match);
     const auto instead =
         replacement(match, std::string_view(held_).substr(begin, end - begin), Length::kKept);
     if (!instead) return abort(match);
@@ -138,6 +145,10 @@ std::optional<std::string> AnswerScrub::released() {
   out.append(held_, done, decided - done);
   held_.erase(0, decided);
   base_ += decided;
+  // No match begins among what has gone, so it is in front as it was.
+  const std::size_t gone = std::min(early_, decided);
+  out.erase(0, gone);
+  early_ -= gone;
   return out;
 }
 

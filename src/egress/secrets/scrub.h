@@ -37,6 +37,8 @@ class AnswerScrub {
   // The next bytes of the body that may go on, perhaps none; nullopt: the answer must be aborted,
   // and it stays so.
   std::optional<std::string> body(std::string_view piece);
+  // As LeakCheck::pause(). An answer whose value began with such bytes must be aborted.
+  std::string pause();
   // The body has ended; the last of them.
   std::optional<std::string> end();
 
@@ -63,6 +65,7 @@ class AnswerScrub {
   FormSearch texts_, body_;
   std::string held_;
   std::uint64_t base_ = 0;  // of held_ in the body
+  std::size_t early_ = 0;   // bytes of held_ that have gone already
   std::size_t replaced_ = 0;
   std::optional<Cause> cause_;
 };

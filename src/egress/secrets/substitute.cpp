@@ -509,6 +509,11 @@ Judged<std::string> LeakCheck::feed(std::string_view piece) {
   return released();
 }
 
+std::string LeakCheck::pause() {
+  if (violation_ || held_.size() > kMostEarly) return "";
+  return held_.substr(std::exchange(early_, held_.size()));
+}
+
 Judged<std::string> LeakCheck::finish() {
   if (!violation_) search_.finish();
   return released();
@@ -521,9 +526,11 @@ Judged<std::string> LeakCheck::released() {
     return std::unexpected(*violation_);
   }
   const auto size = static_cast<std::size_t>(search_.decided() - base_);
-  std::string out = held_.substr(0, size);
+  const std::size_t gone = std::min(early_, size);
+  std::string out = held_.substr(gone, size - gone);
   held_.erase(0, size);
   base_ += size;
+  early_ -= gone;
   return out;
 }
 

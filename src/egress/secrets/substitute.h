@@ -108,6 +108,10 @@ class LeakCheck {
 
   // The next bytes that may be sent, perhaps none. After a violation there is no other answer.
   Judged<std::string> feed(std::string_view piece);
+  // Whoever gets it may wait with an answer for what came so far, and whoever sends it for that
+  // answer: what is held back where that is no more than kMostEarly bytes, else nothing. What they
+  // turn out to begin is a violation all the same.
+  std::string pause();
   // The body has ended; the last of them.
   Judged<std::string> finish();
 
@@ -120,6 +124,7 @@ class LeakCheck {
   FormSearch search_;
   std::string held_;
   std::uint64_t base_ = 0;  // of held_ in the body
+  std::size_t early_ = 0;   // bytes of held_ that have gone already
   std::optional<SecretViolation> violation_;
 };
 
