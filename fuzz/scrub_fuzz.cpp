@@ -85,6 +85,25 @@ std::optional<std::string> scrubbed(const Setting& setting, std::string_view bod
   return got + *out;
 }
 
+// With a pause behind each piece: as without, or broken off with no value out.
+void check_pauses(const Setting& setting, std::string_view body, std::size_t most,
+                  const std::optional<std::string>& whole) {
+  AnswerScrub scrub(setting.rules);
+  std::string got;
+  bool broken = false;
+  while (!body.empty() && !broken) {
+    const auto out = scrub.body(body.substr(0, most));
+    broken = !out.has_value();
+    if (broken) break;
+    got += *out + scrub.pause();
+    body.remove_prefix(std::min(most, body.size()));
+  }
+  const auto last = scrub.end();
+  VERIFY(!broken || !last.has_value());
+  if (last) VERIFY(got + *last == whole);
+  for (const auto& forms : setting.forms) VERIFY(!fuzz::has_form(got, forms));
+}
+
 void check_clean(const Setting& setting, std::string_view text) {
   for (const auto& forms : setting.forms) VERIFY(!fuzz::has_form(text, forms));
 }
@@ -130,8 +149,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text = fuzz::written_out(
       {reinterpret_cast<const char*>(data), std::min<std::size_t>(size, 1024)}, setting.texts);
   const auto whole = scrubbed(setting, text, text.size() + 1);
-  for (const std::size_t most : {std::size_t{1}, std::size_t{7}, text.size() / 2 + 1})
+  for (const std::size_t most : {std::size_t{1}, std::size_t{7}, text.size() / 2 + 1}) {
     VERIFY(scrubbed(setting, text, most) == whole);
+    check_pauses(setting, text, most, whole);
+  }
   if (whole) {
     VERIFY(whole->size() == text.size());
     check_clean(setting, *whole);

@@ -120,5 +120,19 @@ TEST(Meter, ARateHoldsBackWhatIsFasterForAllConnectionsTogether) {
   io::run_on(loop, body);
 }
 
+TEST(Meter, BoundsConnectionsThatAreMadeForTheSandboxToo) {
+  Meter meter({.connections = 2});
+  auto one = UpstreamPlace::take(meter);
+  const auto other = UpstreamPlace::take(meter);
+  EXPECT_NE(one, nullptr);
+  EXPECT_NE(other, nullptr);
+  EXPECT_EQ(UpstreamPlace::take(meter), nullptr);
+  EXPECT_EQ(meter.upstreams(), 2u);
+  one.reset();
+  EXPECT_NE(UpstreamPlace::take(meter), nullptr);
+  Meter unlimited({.connections = std::nullopt});
+  EXPECT_NE(UpstreamPlace::take(unlimited), nullptr);
+}
+
 }  // namespace
 }  // namespace caisson::egress

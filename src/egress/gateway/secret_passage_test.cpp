@@ -199,5 +199,72 @@ TEST(SecretPassage, AnAnswerThatNothingCanStandInForIsBrokenOff) {
   EXPECT_TRUE(passage.refusal()->sentence.contains("in the form"));
 }
 
+http::RequestHead grpc(std::string_view more_name = "x", std::string_view more = "1") {
+  http::RequestHead head{.method = "POST", .target = "/a.B/C"};
+  head.headers.add("content-type", "application/grpc+proto").add("Transfer-Encoding", "chunked");
+  head.headers.add("grpc-accept-encoding", "gzip").add(more_name, more);
+  return head;
+}
+
+TEST(SecretPassage, LooksAtACallOfGrpcAsItGoes) {
+  SecretPassage passage = passage_to("www.example.net");
+  EXPECT_EQ(reason_of(passage.admit(grpc(), false)), "none");
+  EXPECT_FALSE(passage.wants_body());
+  // A message that ends as a placeholder begins is whole, or its answer would not come.
+  const std::string end = "x" + std::string(kPlaceholder.substr(0, 4));
+  EXPECT_EQ(passage.check_body(end).value_or("?"), end);
+  EXPECT_EQ(passage.check_body("other").value_or("?"), "other");
+  // No more than that begins it, and the rest of it is not out.
+  EXPECT_EQ(passage.check_body(std::string(kPlaceholder.substr(0, 5))).value_or("?"), "");
+  EXPECT_FALSE(passage.check_body(std::string(kPlaceholder.substr(5))).has_value());
+  EXPECT_EQ(reason_of(passage.refusal()), "403 secret_host");
+}
+
+TEST(SecretPassage, MessagesThatAreCompressedCannotBeLookedInto) {
+  EXPECT_EQ(reason_of(passage_to("www.example.net").admit(grpc("grpc-encoding", "gzip"), false)),
+            "415 secret_encoded_body");
+  EXPECT_EQ(
+      reason_of(passage_to("www.example.net").admit(grpc("grpc-encoding", "identity"), false)),
+      "none");
+  SecretPassage passage = passage_to("api.example.com");
+  http::RequestHead head = grpc();
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+  EXPECT_FALSE(head.headers.has("grpc-accept-encoding"));
+  http::ResponseHead answer{.status = 200};
+  answer.headers.add("content-type", "application/grpc").add("grpc-encoding", "gzip");
+  EXPECT_FALSE(passage.answer_head(answer).has_value());
+  EXPECT_EQ(reason_of(passage.refusal()), "502 secret_encoded_answer");
+}
+
+TEST(SecretPassage, AnAnswerOfGrpcHasPausesAndStillNoValue) {
+  SecretPassage passage = passage_to("api.example.com");
+  EXPECT_EQ(reason_of(passage.admit(grpc(), false)), "none");
+  http::ResponseHead head{.status = 200};
+  head.headers.add("content-type", "application/grpc");
+  EXPECT_TRUE(passage.answer_head(head).has_value());
+  const std::string value(kValue);
+  EXPECT_EQ(passage.answer_body("a" + value + "b").value_or("?"),
+            "a" + std::string(kPlaceholder) + "b");
+  EXPECT_EQ(passage.answer_body(value.substr(0, 4)).value_or("?"), value.substr(0, 4));
+  EXPECT_FALSE(passage.answer_body(value.substr(4)).has_value());
+}
+
+TEST(SecretPassage, WhatStandsBehindABodyIsLookedAtToo) {
+  SecretPassage passage = passage_to("api.example.com");
+  EXPECT_EQ(reason_of(passage.admit(grpc(), false)), "none");
+  http::Headers clean, placeholder;
+  clean.add("x-mine", "1");
+  placeholder.add("authorization-late", kPlaceholder);
+  EXPECT_TRUE(passage.check_trailers(clean).has_value());
+  EXPECT_FALSE(passage.check_trailers(placeholder).has_value());
+  EXPECT_EQ(reason_of(passage.refusal()), "403 secret_place");
+  http::Headers answer;
+  answer.add("grpc-status", "0").add("x-echo", kValue);
+  EXPECT_TRUE(passage.answer_trailers(answer).has_value());
+  EXPECT_EQ(answer.get("x-echo"), kPlaceholder);
+  EXPECT_EQ(answer.get("grpc-status"), "0");
+}
+
 }  // namespace
 }  // namespace caisson::egress

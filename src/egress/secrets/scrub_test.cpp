@@ -239,5 +239,40 @@ TEST(Scrub, WithoutValuesEverythingPasses) {
   EXPECT_EQ(scrubbed(rules({}), {"abc"}), "abc");
 }
 
+TEST(AnswerScrub, APauseLetsOutTheBeginningOfWhatMayBeAValueAndNoMore) {
+  const auto all = rules({entry()});
+  for (const Case& each : forms()) {
+    for (std::size_t at = 1; at < each.value.size(); ++at) {
+      AnswerScrub scrub(all);
+      const auto first = scrub.body("before " + each.value.substr(0, at));
+      if (!first) continue;  // so much of it is enough
+      const std::string early = scrub.pause();
+      EXPECT_LE(early.size(), kMostEarly) << each.name << at;
+      EXPECT_EQ(scrub.pause(), "");
+      const auto rest = scrub.body(each.value.substr(at) + " after");
+      const auto last = rest ? scrub.end() : std::nullopt;
+      // Where nothing of it was out, the placeholder stands for it as ever.
+      if (!last) {
+        EXPECT_TRUE(!early.empty() || !each.placeholder) << each.name << at;
+        continue;
+      }
+      ASSERT_TRUE(each.placeholder.has_value()) << each.name << at;
+      EXPECT_EQ(*first + early + *rest + *last, "before " + *each.placeholder + " after");
+    }
+  }
+}
+
+TEST(AnswerScrub, WhatBeginsAsAValueAndIsNoneComesOnce) {
+  AnswerScrub scrub(rules({entry()}));
+  std::string got;
+  for (const std::string& piece :
+       {kV.substr(0, 2), std::string("x"), kV.substr(0, 3), kV.substr(0, 1), std::string("end")}) {
+    got += scrub.body(piece).value();
+    got += scrub.pause();
+  }
+  got += scrub.end().value();
+  EXPECT_EQ(got, kV.substr(0, 2) + "x" + kV.substr(0, 3) + kV.substr(0, 1) + "end");
+}
+
 }  // namespace
 }  // namespace caisson::egress
