@@ -81,12 +81,14 @@ class Silent:
                 self.held.append(self.context.wrap_socket(self.socket.accept()[0], server_side=True))
 
     def forget(self):
-        self.held.clear()
+        while self.held:
+            self.held.pop().close()
 
     received = b""
 
     def close(self):
         self.socket.close()
+        self.forget()
 
 
 class Stage(unittest.TestCase):

@@ -68,7 +68,17 @@ class Forward {
     http::PassageOptions options;
     const Meant& destination = client_.destination;
     options.head = upstream_head(exchange_.request(), asked_, destination.port, decision_);
-    auto kept_back = co_await prepare(options);
+    std::optional<Refused> kept_back;
+    auto make_ready = [&]() -> Async<void> { kept_back = co_await prepare(options); };
+    // The body of a connection's only request has a time of its own.
+    if (incoming_.stream != nullptr)
+      co_await io::race(make_ready(), State::watch(*client_.state, incoming_.carrier));
+    else
+      co_await make_ready();
+    if (gone()) {
+      note_gone();
+      co_return std::nullopt;
+    }
     if (kept_back.has_value()) co_return kept_back;
     watch_bodies(options);
     // A connection that many requests share may be at its end just then.

@@ -29,8 +29,13 @@ H2Exchange::~H2Exchange() {
 Async<Result<std::string>> H2Exchange::read_some(std::size_t most) {
   if (!std::exchange(continued_, true) && !begun_)
     CO_TRY(stream_->send_head({{":status", "100"}}, H2End::kFollows));
-  auto piece = co_await stream_->read_some(most);
+  CO_TRY_ASSIGN(std::string piece, co_await stream_->read_some(most));
   moved_at_ = io::Clock::now();
+  read_ += piece.size();
+  // Behind it another request could stand, for a server of HTTP/1.1.
+  const auto length = body_length();
+  if (length && (read_ > *length || (piece.empty() && read_ < *length)))
+    co_return fail(Error::invalid("the body is not as long as its Content-Length says"));
   co_return piece;
 }
 

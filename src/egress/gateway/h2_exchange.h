@@ -68,6 +68,7 @@ class H2Exchange final : public http::Exchange, public Carrier {
   bool continued_;     // "100 Continue" was sent, or is not needed
   bool bare_ = false;  // the answer has a head alone
   std::size_t held_ = 0;
+  std::uint64_t read_ = 0;  // of the body
   std::uint64_t down_ = 0;
   io::Clock::time_point moved_at_ = io::Clock::now();
   std::string_view ended_by_;
