@@ -173,9 +173,11 @@ void check_sent(const Setting& setting, const OutgoingRequest& request,
          same.method == sent.head.method && request.body == sent.body);
 }
 
-// Everything that came through, or why not.
+// Everything that came through, or why not. With a pause behind each piece, or without.
+enum class Pauses : bool { kNone, kMany };
 Judged<std::string> checked(const Setting& setting, const OutgoingRequest& request,
-                            std::string_view body, std::size_t most) {
+                            std::string_view body, std::size_t most,
+                            Pauses pauses = Pauses::kNone) {
   LeakCheck check(setting.rules, request.host, request.channel);
   std::string sent;
   while (!body.empty()) {
@@ -185,6 +187,7 @@ Judged<std::string> checked(const Setting& setting, const OutgoingRequest& reque
       return out;
     }
     sent += *out;
+    if (pauses == Pauses::kMany) sent += check.pause();
     body.remove_prefix(std::min(most, body.size()));
   }
   const auto out = check.finish();
@@ -215,6 +218,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto whole = checked(setting, *request, *request->body, text.size() + 1);
   const auto bytewise = checked(setting, *request, *request->body, 1);
   VERIFY(whole.has_value() == bytewise.has_value());
+  for (const std::size_t most : {std::size_t{1}, std::size_t{5}})
+    VERIFY(checked(setting, *request, *request->body, most, Pauses::kMany) == whole);
   if (whole) {
     VERIFY(*whole == *request->body && *bytewise == *whole);
     for (std::size_t i = 0; i < setting.placeholders.size(); ++i) {

@@ -95,7 +95,7 @@ Result<Headers> headers_of(const H2Fields& fields, std::size_t skipped) {
       headers.add(name, value);
       continue;
     }
-    if (!cookie.empty()) cookie += "; ";
+    if (!cookie.empty() && !value.empty()) cookie += "; ";
     cookie += value;
   }
   if (!cookie.empty()) headers.add("cookie", cookie);

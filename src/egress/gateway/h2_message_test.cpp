@@ -64,6 +64,9 @@ TEST(H2Message, CrumbsOfACookieAreOne) {
   const auto head = request_of(
       with(kGet, {{"cookie", "a=1"}, {"x-between", "1"}, {"cookie", "b=2"}}), H2Body::kNone);
   EXPECT_EQ(head->headers.get("cookie"), "a=1; b=2");
+  const auto empty =
+      request_of(with(kGet, {{"cookie", ""}, {"cookie", "a=1"}, {"cookie", ""}}), H2Body::kNone);
+  EXPECT_EQ(empty->headers.get("cookie"), "a=1");
 }
 
 TEST(H2Message, ConnectHasItsAuthorityAlone) {
