@@ -85,7 +85,7 @@ constexpr auto kReasons = std::to_array<Reason>({
      "there were as many connections as limits.connections allows, from the sandbox or for it"},
     {"connections_per_second",
      "connections began faster than limits.connections_per_second allows"},
-    {"requests", "there were as many requests by HTTP/2 at once as a sandbox may have: 1000"},
+    {"requests", "there were as many requests by HTTP/2 at once as a sandbox may have: 512"},
     {"bytes_up", "the sandbox has sent as much as limits.bytes_up allows"},
     {"bytes_down", "the sandbox has received as much as limits.bytes_down allows"},
     {"records", "more happened at once than is recorded; the detail says how much is left out"},

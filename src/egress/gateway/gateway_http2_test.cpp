@@ -44,8 +44,8 @@ struct Upstream {
       auto opened = co_await io::accept_tls(self.loop, std::move(*stream), authority, "localhost",
                                             {}, io::Alpn::kHttp2);
       if (!opened.has_value()) continue;
-      self.sessions.push_back(
-          std::make_shared<H2Session>(self.loop, std::move(*opened), Side::kServer));
+      self.sessions.push_back(std::make_shared<H2Session>(
+          self.loop, std::move(*opened), Side::kServer, std::make_shared<H2Budget>()));
       auto take = [&self](std::shared_ptr<H2Stream> request) {
         self.streams.push_back(std::move(request));
         self.came.notify();
@@ -123,7 +123,8 @@ struct Fixture {
         co_await io::connect_tls(self.loop, std::move(*wire), "localhost", trust, io::Alpn::kHttp2);
     EXPECT_TRUE(opened.has_value());
     if (!opened.has_value() || (*opened)->protocol() != "h2") co_return nullptr;
-    auto session = std::make_shared<H2Session>(self.loop, std::move(*opened), Side::kClient);
+    auto session = std::make_shared<H2Session>(self.loop, std::move(*opened), Side::kClient,
+                                               std::make_shared<H2Budget>());
     self.loop.spawn(H2Session::run(session, nullptr, nullptr));
     co_return session;
   }
@@ -159,7 +160,7 @@ TEST(GatewayHttp2, ANewPolicyResetsTheStreamsThatItDeniesAndNoOthers) {
     if (!came) co_return;
     // One connection for both.
     EXPECT_EQ(at.upstream.sessions.size(), 1u);
-    const bool first_is_a = at.upstream.streams[0]->head()[3].second == "/a";
+    const bool first_is_a = at.upstream.streams[0]->take_head()[3].second == "/a";
     const auto served_a = at.upstream.streams[first_is_a ? 0 : 1];
     const auto served_b = at.upstream.streams[first_is_a ? 1 : 0];
     EXPECT_TRUE(at.gateway->update(compiled(allowing(at.port, {"/b"}))).has_value());

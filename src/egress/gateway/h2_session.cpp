@@ -25,8 +25,8 @@ constexpr std::size_t kMostContinuations = 8;
 constexpr std::size_t kMostSentHead = 256 * 1024;
 // Of bodies that nobody has taken, of one stream and of all together. A program in a sandbox is
 // near; a server is far away, and a small window would make it slow.
-constexpr std::uint32_t kServerWindow = 64 * 1024, kClientWindow = 512 * 1024;
-constexpr std::int32_t kServerTotal = 512 * 1024, kClientTotal = 1024 * 1024;
+constexpr std::uint32_t kServerWindow = 64 * 1024, kClientWindow = 1024 * 1024;
+constexpr std::int32_t kServerTotal = 512 * 1024, kClientTotal = 4 * 1024 * 1024;
 // Streams that a client breaks off: each has cost a judgement and perhaps a connection.
 constexpr Rate kResets{.per_second = 20, .burst = 200};
 // Frames that are to be sent: where there are more, no more is read.
@@ -108,7 +108,7 @@ struct H2Callbacks {
                     std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
                     std::uint8_t, void*) {
     H2Stream* const stream = stream_of(session, frame->hd.stream_id);
-    if (stream != nullptr) stream->take_field(text_of(name, name_size), text_of(value, value_size));
+    if (stream != nullptr) stream->add_field(text_of(name, name_size), text_of(value, value_size));
     return 0;
   }
 
@@ -131,7 +131,7 @@ struct H2Callbacks {
       stream->has_body_ = true;
     } else {
       const bool begins = !stream->has_head_;
-      stream->take_head();
+      stream->end_fields();
       H2Session& self = session_of(user);
       if (begins && stream->has_head_ && self.on_request_)
         self.on_request_(self.streams_.at(frame->hd.stream_id));
@@ -147,8 +147,7 @@ struct H2Callbacks {
       nghttp2_session_consume_connection(session, size);
       return 0;
     }
-    stream->incoming_ += text_of(data, size);
-    stream->changed_.notify();
+    stream->add_body(text_of(data, size));
     return 0;
   }
 
@@ -211,7 +210,7 @@ struct H2Callbacks {
 
 // ---- a stream: what comes -----------------------------------------------------------------------
 
-void H2Stream::take_field(std::string_view name, std::string_view value) {
+void H2Stream::add_field(std::string_view name, std::string_view value) {
   block_bytes_ += name.size() + value.size() + kFieldOverhead;
   if (block_bytes_ > H2Session::kMostHeadBytes || block_.size() >= H2Session::kMostFields)
     too_large_ = true;
@@ -219,7 +218,7 @@ void H2Stream::take_field(std::string_view name, std::string_view value) {
     block_.emplace_back(name, value);
 }
 
-void H2Stream::take_head() {
+void H2Stream::end_fields() {
   H2Fields block = std::exchange(block_, {});
   block_bytes_ = 0;
   if (has_head_) {
@@ -242,6 +241,16 @@ H2Session* H2Stream::session() const {
   return held != nullptr && !held->ended_ ? held : nullptr;
 }
 
+void H2Stream::add_body(std::string_view bytes) {
+  incoming_ += bytes;
+  budget_->held += bytes.size();
+  changed_.notify();
+  if (budget_->held <= budget_->most) return;
+  drop_unread();
+  reset(H2Code::kEnhanceYourCalm);
+  why_ = "too many bytes of bodies wait to be taken";
+}
+
 Error H2Stream::broken() const {
   return Error::unavailable(why_.empty() ? "the stream has ended" : why_);
 }
@@ -252,7 +261,7 @@ Async<Result<H2Fields>> H2Stream::read_head() {
     co_await changed_.wait();
   }
   if (too_large_) co_return fail(Error::invalid("its head has more than 64 KiB or 200 fields"));
-  co_return head_;
+  co_return std::move(head_);
 }
 
 Async<Result<std::string>> H2Stream::read_some(std::size_t most) {
@@ -260,6 +269,7 @@ Async<Result<std::string>> H2Stream::read_some(std::size_t most) {
     if (taken_ < incoming_.size()) {
       std::string piece = incoming_.substr(taken_, most);
       taken_ += piece.size();
+      budget_->held -= piece.size();
       if (taken_ == incoming_.size()) {
         incoming_.clear();
         taken_ = 0;
@@ -276,6 +286,7 @@ Async<Result<std::string>> H2Stream::read_some(std::size_t most) {
 void H2Stream::drop_unread() {
   const std::size_t left = incoming_.size() - std::exchange(taken_, 0);
   incoming_.clear();
+  budget_->held -= left;
   H2Session* const held = session();
   if (held != nullptr && left > 0) held->consume(*this, left);
 }
@@ -381,10 +392,12 @@ void H2Session::Delete::operator()(nghttp2_session* session) const {
   nghttp2_session_del(session);
 }
 
-H2Session::H2Session(io::Loop& loop, std::unique_ptr<io::Stream> stream, Side side)
+H2Session::H2Session(io::Loop& loop, std::unique_ptr<io::Stream> stream, Side side,
+                     std::shared_ptr<H2Budget> budget)
     : loop_(loop),
       stream_(std::move(stream)),
       side_(side),
+      budget_(std::move(budget)),
       writable_(loop),
       drained_(loop),
       changed_(loop),
@@ -480,7 +493,7 @@ Async<void> H2Session::write_all(H2Session& self) {
 }
 
 std::shared_ptr<H2Stream> H2Session::add_stream(std::int32_t id) {
-  auto stream = std::make_shared<H2Stream>(loop_, weak_from_this());
+  auto stream = std::make_shared<H2Stream>(loop_, weak_from_this(), budget_);
   stream->id_ = id;
   streams_.emplace(id, stream);
   idle_since_.reset();
@@ -521,7 +534,7 @@ Result<std::shared_ptr<H2Stream>> H2Session::open(const H2Fields& head, H2End en
   const std::uint8_t flags =
       remember == Remember::kNever ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
   const auto list = list_of(head, flags);
-  auto stream = std::make_shared<H2Stream>(loop_, weak_from_this());
+  auto stream = std::make_shared<H2Stream>(loop_, weak_from_this(), budget_);
   nghttp2_data_provider body = H2Callbacks::body_of(*stream);
   const std::int32_t id =
       nghttp2_submit_request(session_.get(), nullptr, list.data(), list.size(),

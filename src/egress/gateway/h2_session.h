@@ -44,21 +44,29 @@ enum class H2Code : std::uint32_t {
   kEnhanceYourCalm = 11,
 };
 
+// What the sessions that share it hold of bodies that nobody has taken yet. Beyond `most` the
+// stream for which more comes is broken off: windows bound what one connection may hold, and this
+// what all of them may.
+struct H2Budget {
+  std::size_t most = std::size_t{128} << 20;
+  std::size_t held = 0;
+};
+
 // Whether more of the message follows what is sent.
 enum class H2End : bool { kFollows, kEnds };
 
 // One request and its answer. One coroutine may read while another writes.
 class H2Stream {
  public:
-  H2Stream(io::Loop& loop, std::weak_ptr<H2Session> session)
-      : session_(std::move(session)), changed_(loop) {}
+  H2Stream(io::Loop& loop, std::weak_ptr<H2Session> session, std::shared_ptr<H2Budget> budget)
+      : session_(std::move(session)), budget_(std::move(budget)), changed_(loop) {}
   H2Stream(const H2Stream&) = delete;
   H2Stream& operator=(const H2Stream&) = delete;
   ~H2Stream() { drop_unread(); }
 
   // ---- what comes
-  // Of a server, from the beginning: the request's.
-  const H2Fields& head() const { return head_; }
+  // Of a server: the request's, once.
+  H2Fields take_head() { return std::move(head_); }
   // Of a client: waits for the answer's; interim ones (1xx) are passed over. Error: unavailable,
   // the stream or the session ended; invalid, it had too many fields or bytes of them.
   io::Async<Result<H2Fields>> read_head();
@@ -100,11 +108,13 @@ class H2Stream {
   H2Session* session() const;
   void drop_unread();
   void close(std::string why);
-  void take_field(std::string_view name, std::string_view value);
+  void add_field(std::string_view name, std::string_view value);
   // What came of them is whole.
-  void take_head();
+  void end_fields();
+  void add_body(std::string_view bytes);
 
   std::weak_ptr<H2Session> session_;
+  std::shared_ptr<H2Budget> budget_;
   std::int32_t id_ = 0;
   io::Event changed_;
   H2Fields block_;  // the section that is coming
@@ -131,7 +141,8 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
   static constexpr std::size_t kMostHeadBytes = 64 * 1024;
   static constexpr std::size_t kMostFields = 200;
 
-  H2Session(io::Loop& loop, std::unique_ptr<io::Stream> stream, Side side);
+  H2Session(io::Loop& loop, std::unique_ptr<io::Stream> stream, Side side,
+            std::shared_ptr<H2Budget> budget);
   ~H2Session();
   H2Session(const H2Session&) = delete;
   H2Session& operator=(const H2Session&) = delete;
@@ -177,6 +188,7 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
   io::Loop& loop_;
   std::unique_ptr<io::Stream> stream_;
   const Side side_;
+  const std::shared_ptr<H2Budget> budget_;
   std::unique_ptr<nghttp2_session, Delete> session_;
   std::map<std::int32_t, std::shared_ptr<H2Stream>> streams_;
   OnRequest on_request_;

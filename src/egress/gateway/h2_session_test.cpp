@@ -23,8 +23,8 @@ const H2Fields kOk = {{":status", "200"}};
 struct Pair {
   explicit Pair(io::Loop& on) : loop(on), came(on) {
     auto ends = io::stream_pair(loop);
-    client = std::make_shared<H2Session>(loop, std::move(ends[0]), Side::kClient);
-    server = std::make_shared<H2Session>(loop, std::move(ends[1]), Side::kServer);
+    client = std::make_shared<H2Session>(loop, std::move(ends[0]), Side::kClient, budget);
+    server = std::make_shared<H2Session>(loop, std::move(ends[1]), Side::kServer, budget);
     loop.spawn(H2Session::run(client, nullptr, nullptr));
     auto take = [this](std::shared_ptr<H2Stream> stream) {
       streams.push_back(std::move(stream));
@@ -49,6 +49,7 @@ struct Pair {
   io::Loop& loop;
   io::Event came;
   bool admits = true;
+  const std::shared_ptr<H2Budget> budget = std::make_shared<H2Budget>();
   std::shared_ptr<H2Session> client, server;
   std::vector<std::shared_ptr<H2Stream>> streams;
 };
@@ -81,7 +82,7 @@ TEST(H2Session, PassesARequestAndItsAnswerWithWhatStandsBehindThem) {
     EXPECT_TRUE(sent.has_value());
     asked->end({{"x-mine", "1"}});
     const auto served = co_await Pair::request(pair, 0);
-    EXPECT_EQ(served->head(), kRequest);
+    EXPECT_EQ(served->take_head(), kRequest);
     EXPECT_FALSE(served->ended_with_head());
     const std::string came = co_await all_of(*served);
     EXPECT_EQ(came, "hello");
@@ -193,6 +194,31 @@ TEST(H2Session, WhatIsNotReadGivesItsRoomBack) {
   io::run_on(loop, body);
 }
 
+TEST(H2Session, BodiesThatNobodyTakesHaveABoundOfAllTogether) {
+  io::Loop loop(1);
+  Pair pair(loop);
+  pair.budget->most = 100'000;
+  auto body = [&]() -> Async<void> {
+    const std::string piece(60'000, 'x');
+    const auto first = pair.open(), second = pair.open();
+    const Status sent = co_await first->write(piece);
+    EXPECT_TRUE(sent.has_value());
+    const auto served = co_await Pair::request(pair, 0);
+    const auto other = co_await Pair::request(pair, 1);
+    auto write = [&]() -> Async<void> { co_await second->write(piece); };
+    co_await io::both(write(), other->wait_broken());
+    const auto lost = co_await other->read_some(1);
+    EXPECT_EQ(lost.has_value() ? "" : lost.error().message(),
+              "too many bytes of bodies wait to be taken");
+    EXPECT_LE(pair.budget->held, 60'000u);
+    first->end({});
+    const std::string all = co_await all_of(*served);
+    EXPECT_EQ(all, piece);
+    EXPECT_EQ(pair.budget->held, 0u);
+  };
+  io::run_on(loop, body);
+}
+
 TEST(H2Session, AnAnswerMayComeBeforeTheRequestIsWhole) {
   io::Loop loop(1);
   Pair pair(loop);
@@ -285,8 +311,8 @@ TEST(H2Session, AHeadThatIsTooLargeIsNotWhole) {
     const auto first = pair.open(H2End::kEnds, many), second = pair.open(H2End::kEnds, long_ones);
     const auto one = co_await Pair::request(pair, 0);
     const auto other = co_await Pair::request(pair, 1);
-    EXPECT_TRUE(one->head_too_large() && one->head().size() == H2Session::kMostFields);
-    EXPECT_TRUE(other->head_too_large() && other->head().size() < 70);
+    EXPECT_TRUE(one->head_too_large() && one->take_head().size() == H2Session::kMostFields);
+    EXPECT_TRUE(other->head_too_large() && other->take_head().size() < 70);
     H2Fields answer = kOk;
     for (int n = 0; n < 200; ++n) answer.emplace_back("x", "1");
     EXPECT_TRUE(one->send_head(answer, H2End::kEnds).has_value());
@@ -381,7 +407,8 @@ TEST(H2Session, WhatIsNoHttp2EndsIt) {
   for (const std::string& bytes : bad) {
     io::Loop loop(1);
     auto ends = io::stream_pair(loop);
-    const auto server = std::make_shared<H2Session>(loop, std::move(ends[1]), Side::kServer);
+    const auto server = std::make_shared<H2Session>(loop, std::move(ends[1]), Side::kServer,
+                                                    std::make_shared<H2Budget>());
     bool asked = false;
     auto body = [&]() -> Async<void> {
       auto serve = [&]() -> Async<void> {

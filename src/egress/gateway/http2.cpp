@@ -15,7 +15,7 @@ using io::Async;
 using State = Gateway::State;
 
 // Of all connections of a sandbox together; beyond them a stream is refused.
-constexpr unsigned kMostRequests = 1000;
+constexpr unsigned kMostRequests = 512;
 // Without a request, as between two of HTTP/1.1.
 constexpr std::chrono::seconds kIdleTime{60};
 
@@ -41,7 +41,7 @@ Async<void> serve_stream(std::shared_ptr<Client> client, std::shared_ptr<H2Strea
     co_return;
   }
   const H2Body body = stream->ended_with_head() ? H2Body::kNone : H2Body::kFollows;
-  auto head = request_of(stream->head(), body);
+  auto head = request_of(stream->take_head(), body);
   if (!head.has_value()) {
     stream->reset(H2Code::kProtocolError);
     co_return;
@@ -72,8 +72,8 @@ Async<void> Gateway::State::serve_http2(std::shared_ptr<State> self,
                                         std::unique_ptr<io::Stream> client, MeteredStream& wire,
                                         Meant destination, policy::Host host) {
   const std::string peer = client->peer();
-  const auto session =
-      std::make_shared<H2Session>(self->loop, std::move(client), H2Session::Side::kServer);
+  const auto session = std::make_shared<H2Session>(self->loop, std::move(client),
+                                                   H2Session::Side::kServer, self->h2_budget);
   // For as long as it is open it is one that is to be opened.
   const OpenConnection open(self, wire, is_to_be_opened(destination, host));
   auto held = std::make_shared<Client>(Client{.state = self,

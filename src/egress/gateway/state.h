@@ -15,6 +15,7 @@
 #include "egress/dns_answer.h"
 #include "egress/gateway/dial.h"
 #include "egress/gateway/gateway.h"
+#include "egress/gateway/h2_session.h"
 #include "egress/gateway/meter.h"
 #include "egress/gateway/pass.h"
 #include "egress/name_table.h"
@@ -124,6 +125,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   // Connections that are judged or open, and requests.
   unsigned active = 0;
   unsigned streams = 0;  // requests of HTTP/2
+  const std::shared_ptr<H2Budget> h2_budget = std::make_shared<H2Budget>();
   io::Event one_ended;
   // Records beyond this rate are counted alone, so that a program cannot fill a disk with them.
   TokenBucket record_rate;

@@ -58,8 +58,8 @@ Async<Connected> connect_upstream(State& state, Route route, io::Alpn alpn) {
     upstream.stream = std::move(*secured);
     co_return upstream;
   }
-  upstream.session =
-      std::make_shared<H2Session>(state.loop, std::move(*secured), H2Session::Side::kClient);
+  upstream.session = std::make_shared<H2Session>(state.loop, std::move(*secured),
+                                                 H2Session::Side::kClient, state.h2_budget);
   state.loop.spawn(H2Session::run(upstream.session, nullptr, nullptr));
   co_return upstream;
 }
