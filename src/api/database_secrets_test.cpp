@@ -63,21 +63,23 @@ class DatabaseSecretsTest : public testing::Test {
 
 TEST_F(DatabaseSecretsTest, AValueIsKeptSealedAndOpenedForItsTeam) {
   with_secrets([this](DatabaseSecrets& secrets) -> io::Async<void> {
-    const auto made = co_await secrets.create(first_, "OpenAI", {{"owner", "me"}},
-                                              SecretValue("canary-canary-canary"));
+    const Secrets::Metadata owned = {{"owner", "me"}};
+    const auto made =
+        co_await secrets.create(first_, "OpenAI", owned, SecretValue("canary-canary-canary"));
     EXPECT_TRUE(made.has_value());
     EXPECT_EQ(made->name, "openai");
     EXPECT_TRUE(made->id.starts_with("sec_"));
     EXPECT_GT(made->created_ms, 0);
-    const auto mine = co_await kept_values(database_, vault_, first_, {"openai", "unknown"});
+    const std::vector<std::string> both = {"openai", "unknown", made->id};
+    const auto mine = co_await kept_values(database_, vault_, first_, both);
     EXPECT_EQ(mine->size(), 1u);
     EXPECT_EQ(mine->at(0).name, "openai");
     EXPECT_EQ(mine->at(0).value->bytes(), "canary-canary-canary");
-    const auto theirs = co_await kept_values(database_, vault_, second_, {"openai"});
+    const auto theirs = co_await kept_values(database_, vault_, second_, both);
     EXPECT_TRUE(theirs->empty());
     // Under another key there is nothing to be had.
     const auto stolen = co_await kept_values(
-        database_, std::make_shared<const fleet::Vault>("another"), first_, {"openai"});
+        database_, std::make_shared<const fleet::Vault>("another"), first_, both);
     EXPECT_FALSE(stolen.has_value());
     EXPECT_FALSE(stored().contains("canary-canary"));
     EXPECT_TRUE(stored().contains("openai")) << "the search finds what is there";
@@ -86,12 +88,14 @@ TEST_F(DatabaseSecretsTest, AValueIsKeptSealedAndOpenedForItsTeam) {
 
 TEST_F(DatabaseSecretsTest, ChangesAreToldToWhoUsesThem) {
   with_secrets([this](DatabaseSecrets& secrets) -> io::Async<void> {
-    const auto made = co_await secrets.create(first_, "a", {}, SecretValue("the value 1"));
+    const std::vector<std::string> names = {"a"};
+    const Secrets::Metadata none;
+    const auto made = co_await secrets.create(first_, "a", none, SecretValue("the value 1"));
     EXPECT_TRUE(fleet_.renewed.empty());
     const auto next =
         co_await secrets.update(first_, made->id, std::nullopt, SecretValue("the value 2"));
     EXPECT_EQ(next->version, 2);
-    const auto value = co_await kept_values(database_, vault_, first_, {"a"});
+    const auto value = co_await kept_values(database_, vault_, first_, names);
     EXPECT_EQ(value->at(0).value->bytes(), "the value 2");
     const Status removed = co_await secrets.remove(first_, "A");
     EXPECT_TRUE(removed.has_value());
@@ -103,11 +107,12 @@ TEST_F(DatabaseSecretsTest, ChangesAreToldToWhoUsesThem) {
 
 TEST_F(DatabaseSecretsTest, WhatIsRefusedChangesNothing) {
   with_secrets([this](DatabaseSecrets& secrets) -> io::Async<void> {
-    const auto empty = co_await secrets.create(first_, "a", {}, SecretValue("short"));
+    const Secrets::Metadata none;
+    const auto empty = co_await secrets.create(first_, "a", none, SecretValue("short"));
     EXPECT_THAT(empty.error().message(), HasSubstr("value: the secret's value has 5 bytes"));
-    const auto named = co_await secrets.create(first_, "a b", {}, SecretValue("the value 1"));
+    const auto named = co_await secrets.create(first_, "a b", none, SecretValue("the value 1"));
     EXPECT_THAT(named.error().message(), HasSubstr("name: found \"a b\""));
-    std::ignore = co_await secrets.create(first_, "a", {}, SecretValue("the value 1"));
+    std::ignore = co_await secrets.create(first_, "a", none, SecretValue("the value 1"));
     const auto bad = co_await secrets.update(first_, "a", std::nullopt, SecretValue("x"));
     EXPECT_FALSE(bad.has_value());
     const auto others =
@@ -121,8 +126,9 @@ TEST_F(DatabaseSecretsTest, WhatIsRefusedChangesNothing) {
 
 TEST_F(DatabaseSecretsTest, PagesGoOnFromOneAnother) {
   with_secrets([this](DatabaseSecrets& secrets) -> io::Async<void> {
+    const Secrets::Metadata none;
     for (const char* name : {"a", "b", "c"})
-      std::ignore = co_await secrets.create(first_, name, {}, SecretValue("the value 1"));
+      std::ignore = co_await secrets.create(first_, name, none, SecretValue("the value 1"));
     const auto first = co_await secrets.list(first_, 2, "");
     EXPECT_EQ(first->secrets.size(), 2u);
     const auto second = co_await secrets.list(first_, 2, first->next_token);

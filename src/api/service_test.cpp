@@ -43,7 +43,7 @@ TEST_F(ServiceTest, AGatewayReachesPortsAndNothingElse) {
     run(loop, service().handle_port(exchange));
     return exchange.status;
   };
-  EXPECT_EQ(status_of({{"Host", "3000-i1.example.com"}}), 200);
+  EXPECT_EQ(status_of({{"Host", "3000-i1.example.com"}}), 204);
   EXPECT_EQ(to_sandboxes.size(), 1u);
   for (const char* host : {"api.example.com", "example.com", "127.0.0.1", "3000-i1.example.com."}) {
     EXPECT_EQ(status_of({{"Host", host}}), 421) << host;

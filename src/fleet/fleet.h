@@ -199,8 +199,8 @@ class Fleet {
                                           std::chrono::seconds timeout, Resume how) = 0;
   // From now on this may leave a running sandbox (NewSandbox::network). Errors: also those of
   // Sandbox::set_network().
-  // A secret without a value among `secrets` has what the team keeps by that name, else what it has
-  // had.
+  // A secret without a value among `secrets` has what the team keeps by that name, or none; one
+  // whose name begins with a point is the sandbox's own, and has what it has had.
   virtual io::Async<Status> set_network(std::string team, std::string id,
                                         policy::NetworkPolicy network, std::string fields,
                                         std::vector<GivenSecret> secrets) = 0;

@@ -112,6 +112,7 @@ class LocalFleetTest : public testing::Test {
     options.kept_values =
         [this](std::string,
                std::vector<std::string> names) -> io::Async<Result<std::vector<GivenSecret>>> {
+      while (hold_kept_) co_await io::Loop::sleep(milliseconds(1));
       std::vector<GivenSecret> values;
       for (const std::string& name : names) {
         const auto found = kept_secrets_.find(name);
@@ -168,6 +169,7 @@ class LocalFleetTest : public testing::Test {
   std::string made_network_;
   std::shared_ptr<const Vault> vault_;
   std::map<std::string, std::string> kept_secrets_;  // of every team
+  bool hold_kept_ = false;                           // nobody is told of them yet
   milliseconds reboot_time_ = seconds(15);
 };
 

@@ -174,10 +174,14 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   std::vector<GivenSecret> secrets = std::move(wanted.secrets);
   const std::string sealed = std::move(wanted.sealed_secrets);
   Record record = record_of(std::move(team), from, std::move(wanted));
+  const std::uint64_t renewals_before = renewals;
   if (keyed) {
     CO_TRY_ASSIGN(secrets,
                   co_await values_for(record.team, from.recipe.network, std::move(secrets)));
     CO_TRY(seal_secrets(record, secrets, sealed));
+    CO_TRY_ASSIGN(const std::string text,
+                  options.vault->text_for("0", record.recipe.network, record.secrets));
+    CO_TRY(check_network(text));
   }
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
@@ -206,6 +210,13 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
     co_return fail(std::move(claimed).error());
   }
   add(sandbox, std::move(record));
+  if (keyed && renewals != renewals_before) {
+    const Status caught_up = co_await catch_up(sandbox);
+    if (!caught_up.has_value()) {
+      sandbox->kill();
+      co_return fail(caught_up.error());
+    }
+  }
   sandbox->note(Event::Level::kInfo, "the sandbox was made",
                 {{"template", sandbox->view().template_id}});
   if (sandbox->ended()) {

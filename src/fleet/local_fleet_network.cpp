@@ -73,12 +73,23 @@ io::Async<Result<std::vector<GivenSecret>>> LocalFleet::State::values_for(
 }
 
 io::Async<Status> LocalFleet::State::change_network(std::shared_ptr<LocalSandbox> sandbox,
-                                                    policy::NetworkPolicy network,
-                                                    std::string fields,
-                                                    std::vector<GivenSecret> secrets) {
+                                                    WishOf wish_of) {
+  const auto held = co_await sandbox->hold();
+  const std::string id = sandbox->view().id;
+  const Entry* entry = find(sandbox->team(), id);
+  if (entry == nullptr) co_return fail(no_sandbox(id));
+  std::optional<NetworkWish> wish = wish_of(*entry);
+  if (!wish.has_value()) co_return Status();
+  co_return co_await tell_network(std::move(sandbox), *std::move(wish));
+}
+
+io::Async<Status> LocalFleet::State::tell_network(std::shared_ptr<LocalSandbox> sandbox,
+                                                  NetworkWish wish) {
   const std::string team = sandbox->team(), id = sandbox->view().id;
-  const bool keyed = policy::inspects(network);
-  std::string text = served_network(std::move(network));
+  const bool keyed = policy::inspects(wish.network);
+  std::string text = served_network(std::move(wish.network));
+  std::string fields = std::move(wish.fields);
+  std::vector<GivenSecret> secrets = std::move(wish.secrets);
   if (keyed) {
     CO_TRY_ASSIGN(secrets, co_await values_for(team, text, std::move(secrets)));
   }
@@ -118,6 +129,16 @@ io::Async<Status> LocalFleet::State::change_network(std::shared_ptr<LocalSandbox
   co_return set.has_value() ? saved : set;
 }
 
+io::Async<Status> LocalFleet::State::catch_up(std::shared_ptr<LocalSandbox> sandbox) {
+  WishOf wish_of = [](const Entry& entry) -> std::optional<NetworkWish> {
+    auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
+    if (!policy.has_value()) return std::nullopt;
+    return NetworkWish{
+        .network = std::move(*policy), .fields = entry.sandbox->view().network, .secrets = {}};
+  };
+  co_return co_await change_network(std::move(sandbox), std::move(wish_of));
+}
+
 io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
                                           policy::NetworkPolicy network, std::string fields,
                                           std::vector<GivenSecret> secrets) {
@@ -128,34 +149,48 @@ io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
   if (sandbox->view().state == fleet::State::kPaused)
     co_return fail(Error::precondition("sandbox \"" + id + "\" is paused"));
   CO_TRY(check_served(network));
-  co_return co_await state->change_network(sandbox, std::move(network), std::move(fields),
-                                           std::move(secrets));
+  State::WishOf wish_of = [wish = State::NetworkWish{.network = std::move(network),
+                                                     .fields = std::move(fields),
+                                                     .secrets = std::move(secrets)}](
+                              const State::Entry&) { return std::optional(wish); };
+  co_return co_await state->change_network(sandbox, std::move(wish_of));
+}
+
+// Of a sandbox that uses the secret: the network that it has, with the value that there is now.
+std::optional<LocalFleet::State::NetworkWish> LocalFleet::State::renewed(const Entry& entry,
+                                                                         const std::string& name,
+                                                                         const GivenSecret& value) {
+  if (entry.record.keys.empty()) return std::nullopt;
+  auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
+  const auto uses = [&](const policy::SecretRule& rule) { return rule.source.text == name; };
+  if (!policy.has_value() || !std::ranges::any_of(policy->secrets, uses)) return std::nullopt;
+  return NetworkWish{
+      .network = std::move(*policy), .fields = entry.sandbox->view().network, .secrets = {value}};
 }
 
 io::Async<void> LocalFleet::renew_secret(std::string team, std::string name) {
   const auto state = state_;
+  if (!state->options.kept_values) co_return;
+  const std::vector<std::string> names = {name};
+  const auto kept = co_await state->options.kept_values(team, names);
+  GivenSecret value{.name = name, .value = nullptr};
+  if (kept.has_value() && !kept->empty()) value = kept->front();
+  // Those that are being made have read the value before, or read it after this.
+  ++state->renewals;
   std::vector<std::shared_ptr<LocalSandbox>> users;
-  std::vector<policy::NetworkPolicy> policies;
   for (const auto& [id, entry] : state->entries) {
-    if (entry.record.team != team || entry.record.keys.empty()) continue;
-    auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
-    if (!policy.has_value()) continue;
-    const auto uses = [&](const policy::SecretRule& rule) { return rule.source.text == name; };
-    if (!std::ranges::any_of(policy->secrets, uses)) continue;
-    users.push_back(entry.sandbox);
-    policies.push_back(std::move(*policy));
+    if (entry.record.team == team && State::renewed(entry, name, value).has_value())
+      users.push_back(entry.sandbox);
   }
-  if (users.empty() || !state->options.kept_values) co_return;
-  auto kept = co_await state->options.kept_values(team, {name});
-  if (kept.has_value() && kept->empty()) kept->push_back({.name = name, .value = nullptr});
-  for (std::size_t at = 0; at < users.size(); ++at) {
+  const State::WishOf wish_of = [name, value](const State::Entry& entry) {
+    return State::renewed(entry, name, value);
+  };
+  for (const auto& sandbox : users) {
     Status told = fail(Error::unavailable("what the team keeps cannot be read"));
-    if (kept.has_value())
-      told = co_await state->change_network(users[at], std::move(policies[at]),
-                                            users[at]->view().network, *kept);
-    if (!told.has_value())
-      users[at]->note(Event::Level::kError, "the sandbox has the value of a secret from before",
-                      {{"secret", name}, {"error", told.error().message()}});
+    if (kept.has_value()) told = co_await state->change_network(sandbox, wish_of);
+    if (!told.has_value() && !sandbox->ended())
+      sandbox->note(Event::Level::kError, "the sandbox has the value of a secret from before",
+                    {{"secret", name}, {"error", told.error().message()}});
   }
 }
 

@@ -6,11 +6,13 @@
 #include "fleet/local_fleet_for_test.h"
 #include "fleet/network.h"
 #include "fleet/recipe.h"
+#include "policy/network_document.h"
 
 namespace caisson::fleet {
 namespace {
 
 using proto::ControlOperation;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // A secret of the vault's, in the variable TOKEN; for hosts below the name.
@@ -94,6 +96,7 @@ TEST_F(LocalFleetTest, ANetworkThatCannotBeSetLeavesNothing) {
 
 TEST_F(LocalFleetTest, ASecretGoesToTheGatewayAloneAndThePlaceholderInside) {
   vault_ = std::make_shared<const Vault>("key");
+  kept_secrets_["gh"] = "the value 1";
   made_network_ = served_network({});
   with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
     NewSandbox wanted = kBase;
@@ -121,6 +124,7 @@ TEST_F(LocalFleetTest, ASecretGoesToTheGatewayAloneAndThePlaceholderInside) {
     EXPECT_TRUE(rotated.has_value());
     EXPECT_EQ(told(test.host_, "box000000000").at(0).value->bytes(), "the value 2");
     EXPECT_EQ((*made)->env().at("TOKEN"), entries.at(0).placeholder);
+    test.kept_secrets_["gh"] = "the value 2";
     // What nobody gave changes nothing.
     policy::NetworkPolicy other = with_secret("a.example.com");
     other.secrets[0].source.text = "unknown";
@@ -163,6 +167,72 @@ TEST_F(LocalFleetTest, WhatATeamKeepsIsGivenRenewedAndRevoked) {
     const auto revoked = told(test.host_, "box000000000");
     EXPECT_EQ(revoked.at(0).value, nullptr);
     EXPECT_EQ(revoked.at(0).placeholder, first.at(0).placeholder);
+  });
+}
+
+TEST_F(LocalFleetTest, ARenewalDoesNotPutBackWhatWasChangedMeanwhile) {
+  vault_ = std::make_shared<const Vault>("key");
+  made_network_ = served_network({});
+  kept_secrets_["gh"] = "the value 1";
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.network = with_secret("a.example.com");
+    const auto made = co_await fleet.create("team", wanted);
+    const std::string id = (*made)->view().id;
+    test.kept_secrets_["gh"] = "the value 2";
+    test.hold_kept_ = true;
+    bool renewed = false;
+    auto renew = [](LocalFleet& on, bool& done) -> io::Async<void> {
+      co_await on.renew_secret("team", "gh");
+      done = true;
+    };
+    current_loop->spawn(renew(fleet, renewed));
+    policy::NetworkPolicy narrow = with_secret("a.example.com");
+    narrow.unmatched = policy::NetworkDefault::kDeny;
+    narrow.rules = {{.hosts = {"a.example.com"}}};
+    bool changed = false;
+    auto change = [](LocalFleet& on, std::string sandbox, policy::NetworkPolicy to,
+                     bool& done) -> io::Async<void> {
+      const Status set =
+          co_await on.set_network("team", std::move(sandbox), std::move(to), R"({"a":1})", {});
+      done = set.has_value();
+    };
+    current_loop->spawn(change(fleet, id, narrow, changed));
+    co_await io::Loop::sleep(milliseconds(5));
+    test.hold_kept_ = false;
+    const bool both = co_await until([&] { return renewed && changed; });
+    EXPECT_TRUE(both);
+    narrow.floor = policy::Floor::kFixed;
+    EXPECT_EQ(egress::split_policy(test.host_.network("box000000000")).policy,
+              policy::written(narrow));
+    EXPECT_EQ(told(test.host_, "box000000000").at(0).value->bytes(), "the value 2");
+    EXPECT_EQ((*made)->view().network, R"({"a":1})");
+  });
+}
+
+TEST_F(LocalFleetTest, APausedSandboxIsToldOfARenewalToo) {
+  vault_ = std::make_shared<const Vault>("key");
+  made_network_ = served_network({});
+  kept_secrets_["gh"] = "the value 1";
+  with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    NewSandbox wanted = kBase;
+    wanted.network = with_secret("a.example.com");
+    const auto made = co_await fleet.create("team", wanted);
+    const Status paused = co_await fleet.pause("team", (*made)->view().id, Keep::kMemory);
+    EXPECT_TRUE(paused.has_value());
+    test.kept_secrets_.clear();
+    co_await fleet.renew_secret("team", "gh");
+    EXPECT_EQ(told(test.host_, "box000000000").at(0).value, nullptr);
+    // Nor is it taken from what there was, by one that asks for it again.
+    const Status again = co_await fleet.set_network("team", (*made)->view().id,
+                                                    with_secret("a.example.com"), "{}", {});
+    EXPECT_EQ(again.error().code(), Code::kFailedPrecondition);
+    const auto resumed =
+        co_await fleet.connect("team", (*made)->view().id, seconds(60), Resume::kWhatWasKept);
+    EXPECT_TRUE(resumed.has_value());
+    const auto forks = co_await fleet.fork("team", (*made)->view().id, seconds(60), 1);
+    EXPECT_TRUE(forks.has_value() && forks->at(0).has_value());
+    EXPECT_EQ(told(test.host_, "box100000000").at(0).value, nullptr);
   });
 }
 

@@ -59,6 +59,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   Counted creating, pausing;
   std::set<std::string> timing_out;  // ids
   std::vector<Noted> noted;          // to be written
+  std::uint64_t renewals = 0;        // of secrets
   std::uint64_t refused_by_quota = 0, refused_full = 0, events_lost = 0;
   std::set<std::string> left_alone;  // the host's ids of those that were not taken up
   bool closed = false;
@@ -149,10 +150,23 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // `given`, and what the team keeps of the other names that the policy has.
   io::Async<Result<std::vector<GivenSecret>>> values_for(std::string team, std::string network,
                                                          std::vector<GivenSecret> given);
+  // What a sandbox's network is to be, told when its turn has come: of what it is then. Nothing: it
+  // may stay as it is.
+  struct NetworkWish {
+    policy::NetworkPolicy network;
+    std::string fields;
+    std::vector<GivenSecret> secrets;
+  };
+  using WishOf = std::function<std::optional<NetworkWish>(const Entry&)>;
   // As LocalFleet::set_network(), of a policy that was checked, also of a paused one.
-  io::Async<Status> change_network(std::shared_ptr<LocalSandbox> sandbox,
-                                   policy::NetworkPolicy network, std::string fields,
-                                   std::vector<GivenSecret> secrets);
+  io::Async<Status> change_network(std::shared_ptr<LocalSandbox> sandbox, WishOf wish_of);
+  // Of a sandbox that uses the secret: the network that it has, with the value that there is now.
+  static std::optional<NetworkWish> renewed(const Entry& entry, const std::string& name,
+                                            const GivenSecret& value);
+  // Tells it its network once more, with what its team keeps now.
+  io::Async<Status> catch_up(std::shared_ptr<LocalSandbox> sandbox);
+  // Writes it down and tells the gateway, whose text it is then.
+  io::Async<Status> tell_network(std::shared_ptr<LocalSandbox> sandbox, NetworkWish wish);
   // Seals the secrets of the record's network, of which it has the values, and gives it the
   // variables of their placeholders. Error: those of Vault::seal(); unimplemented without a vault.
   Status seal_secrets(Record& record, const std::vector<GivenSecret>& values,

@@ -170,11 +170,15 @@ io::Async<Status> LocalSandbox::set_end(WallClock::time_point end, Fleet::Timeou
   co_return Status{};
 }
 
-io::Async<Status> LocalSandbox::set_network(std::string network, std::string fields) {
+io::Async<std::shared_ptr<void>> LocalSandbox::hold() {
   const auto self = shared_from_this();
   co_await take_turn();
-  const Turn turn(self);
-  CO_TRY(this->client());
+  co_return std::make_shared<Turn>(self);
+}
+
+io::Async<Status> LocalSandbox::set_network(std::string network, std::string fields) {
+  const auto self = shared_from_this();
+  if (ended_) co_return fail(Error::unavailable("sandbox " + view_.id + " has ended"));
   const auto client = client_;
   CO_TRY(co_await apply_network(*client, std::move(network)));
   view_.network = std::move(fields);

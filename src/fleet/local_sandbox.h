@@ -71,8 +71,10 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   // `time`: how long it lives then. One that boots anew has run its start command and is ready;
   // where that fails it stays paused, with its files. Errors: also those of start_and_wait().
   io::Async<Status> thaw(std::chrono::seconds time, Resume how, milliseconds reboot_time);
-  // Recipe::network, of a sandbox that runs; `fields` is the view's then. Errors: those of
-  // apply_network().
+  // While whoever has this holds it, nothing else that changes the sandbox begins.
+  io::Async<std::shared_ptr<void>> hold();
+  // What its gateway is told (vault.h), also of a paused one; `fields` is the view's then. Whoever
+  // calls holds it. Errors: those of apply_network().
   io::Async<Status> set_network(std::string network, std::string fields);
   // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
   // failed_precondition where it is paused.

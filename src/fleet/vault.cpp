@@ -52,6 +52,9 @@ Result<egress::SecretEntry> sealed_entry(const policy::SecretRule& rule,
   egress::SecretEntry entry{.rule = rule};
   TRY_ASSIGN(entry.value, value_of(rule, values, before));
   if (entry.value) TRY(egress::check_value_of(rule, entry.value->bytes()));
+  const bool had = before != nullptr && before->rule.source == rule.source;
+  if (!entry.value && !had)
+    return fail(Error::invalid("the vault has no secret " + rule.source.text));
   if (before != nullptr && before->rule.shape == rule.shape) {
     entry.placeholder = before->placeholder;
     return entry;

@@ -474,14 +474,6 @@ grep -rl 'PRIVATE KEY' /run /etc 2>/dev/null; echo x > $SSL_CERT_FILE""", expect
             result = self.run_in(caller, READ_ONLY, "sh", "-c", "echo $SSL_CERT_FILE $PIP_CERT", options=("-e", "SSL_CERT_FILE=/mine"))
             self.assertEqual(result["stdout"], "/mine /run/caisson/ca-certificates.crt\n", result)
 
-    def test_a_sandbox_that_outlives_its_maker_has_none_of_it_yet(self):
-        for caller in self.each_caller():
-            net = str(caller.write("net.yaml", READ_ONLY, 0o644))
-            done = caller.caisson("run", "-d", "--image", "host", "--net", net, "--", "sleep", "60")
-            self.assertEqual(done.returncode, 125, done)
-            self.assertIn("neither TLS that is inspected nor secrets", done.err)
-            self.assertEqual(caller.sandboxes_left(), [])
-
     def test_a_host_that_trusts_nobody_lets_no_sandbox_start(self):
         subprocess.run(["mount", "--bind", "/dev/null", BUNDLE], check=True)
         try:

@@ -114,7 +114,8 @@ class Stage(test_gateway.Lab):
             self.assertTrue(self.reaches(sandbox, GOOD))
             self.network(sandbox, {"denyOut": ["no address"]}, 400)
             self.assertTrue(self.reaches(sandbox, GOOD))
-            self.network(sandbox, {"rules": {"good.example.com": [{"transform": {"headers": {"A": "b"}}}]}}, 501)
+            self.network(sandbox, {"rules": {"good.example.com": [{"transform": {"headers": {"A": "b"}}}]}}, 409)
+            self.network(sandbox, {"egressProxy": {"address": "proxy.example.com:1080"}}, 501)
             self.assertEqual(self.ask("POST", f"/sandboxes/{sandbox}/pause")[0], 204)
             self.network(sandbox, {}, 409)
 

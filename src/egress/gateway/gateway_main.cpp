@@ -58,6 +58,7 @@ struct Started {
   std::vector<SecretEntry> secrets;
   // Of a sandbox that outlives its maker and inspects TLS; empty otherwise.
   SecretValue sealing;
+  Fd keys;  // read when nobody can look at our memory
   ServedDomain served;
   std::shared_ptr<io::TlsTrust> served_trust;
 };
@@ -143,9 +144,7 @@ Status take_descriptors(sys::Message& first, Started& started) {
       started.audit = std::move(descriptor);
       TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
     } else if (letters[at] == kGatewayKeys) {
-      TRY_ASSIGN(SandboxKeys keys, read_keys(descriptor.get()));
-      started.sealing = std::move(keys.sealing);
-      started.authority = std::move(keys.authority);
+      started.keys = std::move(descriptor);
     } else if (letters[at] == kGatewayServed) {
       TRY_ASSIGN(const std::string text, sys::read_again(descriptor.get(), kMostServed));
       TRY_ASSIGN(started.served, parse_served_domain(text));
@@ -186,6 +185,12 @@ Result<std::optional<Started>> receive_start(bool fixed) {
   TRY(take_descriptors(first, started));
   TRY(trust_served(started));
   TRY(forbid_dumps());
+  if (started.keys.valid()) {
+    TRY_ASSIGN(SandboxKeys keys, read_keys(started.keys.get()));
+    started.sealing = std::move(keys.sealing);
+    started.authority = std::move(keys.authority);
+    started.keys.reset();
+  }
   if (!is_keyed(started))
     TRY(receive_secrets(started));
   else

@@ -203,6 +203,35 @@ SecretEntry entry_of(const policy::SecretRule& rule, std::string_view value, cha
           .value = std::make_shared<const SecretValue>(value)};
 }
 
+TEST(Gateway, SecretsChangePlaces) {
+  io::Loop loop(1);
+  std::unique_ptr<Made> made = make_gateway(loop, "127.0.0.1:0", *io::Authority::make("sb1"));
+  policy::NetworkPolicy values = to_inspect(*made, policy::TlsMode::kInspect);
+  policy::SecretRule rule;
+  rule.name = "one";
+  rule.env = "TOKEN";
+  rule.source = {.kind = policy::SecretSource::Kind::kVault, .text = "gh"};
+  rule.hosts = {"up.example.com"};
+  Gateway& gateway = *made->gateway;
+  const auto set = [&](const policy::SecretRule& now, std::string_view value, char placeholder) {
+    values.secrets = {now};
+    return gateway.update(compiled(values), {entry_of(now, value, placeholder)});
+  };
+  EXPECT_TRUE(set(rule, "the value 1", 'a').has_value());
+  // Another name, and the same variable.
+  rule.name = "two";
+  EXPECT_TRUE(set(rule, "the value 2", 'b').has_value());
+  // A header that answers may have, and then one that they may not, by one name.
+  policy::SecretRule open = rule;
+  open.name = "rules-0";
+  open.env.clear();
+  open.inject = policy::SecretInjection{.header = "X-A", .prefix = "", .scrub = false};
+  EXPECT_TRUE(set(open, "v", 'c').has_value());
+  open.inject->scrub = true;
+  const Status scrubbed = set(open, "the value 3", 'd');
+  EXPECT_TRUE(scrubbed.has_value()) << scrubbed.error().message();
+}
+
 TEST(Gateway, ASecretMayOnlyDoWhatWasSaidWithItsValue) {
   io::Loop loop(1);
   std::unique_ptr<Made> made = make_gateway(loop, "127.0.0.1:0", *io::Authority::make("sb1"));
