@@ -47,7 +47,7 @@ CASES = [
     case(22, "DNS over TLS and HTTPS", "Boundary.test_no_resolver_is_reached_because_it_is_one", "DNS over HTTPS is a host like others: there is no list of resolvers that allow-public leaves out"),
     case(23, "bytes that end or part a name", "CanonicalHost.RefusesControlsAndWhatPartsAUrl NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_a_hello "
          "NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_dns",
-         "in DNS, hello and Host; there is no listener for CONNECT and SOCKS, and HTTP/2 is not spoken"),
+         "in DNS, hello and Host; there is no listener for CONNECT and SOCKS; :authority is read by the same code and tried with other hosts alone"),
     case(24, "names that look like an allowed one", "CanonicalHost.OtherNamesAreOtherNames HostPattern.OneStarIsEveryNameBelow NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_a_hello"),
     case(25, "letter case and dots", "CanonicalHost.FoldsCaseAndOneDotAtTheEnd NamesInTheirPlaces.test_one_name_in_every_spelling_is_one"),
     case(26, "names beyond ASCII", "CanonicalHost.NamesInUtf8BecomeALabels CanonicalHost.RefusesWhatIdnaDoes"),
@@ -58,7 +58,7 @@ CASES = [
     case(31, "hellos that are odd, cut or long", "Tls.test_hellos_that_can_be_read_in_two_ways_are_refused Tls.test_a_hello_arrives_whole_however_it_is_cut Tls.test_tls_without_a_name_is_no_way_to_a_name "
          "ClientHello.MayBeSplitAtEveryByteOverSegments ClientHello.MayBeSplitAtEveryByteOverRecords ClientHello.MayHave64KiBAndNoByteMore", "a hello that takes five seconds is not tried"),
     case(32, "a request for another host than the hello's", "Requests.test_a_host_behind_an_allowed_server_is_not_reached_by_its_name Requests.test_every_request_of_a_connection_is_judged "
-         "Requests.test_an_absolute_target_names_what_host_names", "HTTP/2 is not spoken"),
+         "Requests.test_an_absolute_target_names_what_host_names gateway_h2:test_a_stream_for_another_host_goes_nowhere"),
     case(33, "CONNECT, and another name inside", "Requests.test_a_rule_for_tls_allows_nothing_without_it Requests.test_what_a_rule_says_of_requests_has_tls_opened", "there is no CONNECT: it is refused"),
     case(34, "a hello for another name than was asked for; curl --resolve", "Tls.test_a_hello_names_what_was_asked_for Tls.test_where_a_program_wants_an_allowed_name_to_be_decides_nothing "
          "Tls.test_a_server_is_judged_by_its_name_and_not_by_its_address"),
@@ -80,7 +80,9 @@ CASES = [
     case(47, "redirects", "Requests.test_a_redirect_is_a_request_like_any_other"),
     case(48, "WebSockets and other upgrades", "Requests.test_only_a_websocket_is_upgraded_to Requests.test_a_websocket_needs_a_rule_that_says_so Requests.test_no_server_changes_the_protocol_unasked "
          "gateway_inspect:test_a_websocket_passes_where_a_rule_says_so", "frames pass unread: fragments, pings and closes are not told apart"),
-    case(49, "HTTP/2", "gateway_inspect:test_a_client_of_http2_alone_is_refused_at_once", "HTTP/2 is not spoken"),
+    case(49, "HTTP/2", "gateway_h2:test_curl_speaks_it_to_servers_of_either_kind gateway_h2:test_streams_that_are_broken_off_too_fast_end_their_connection gateway_h2:test_heads_have_their_bound "
+         "gateway_h2:test_a_hundred_streams_are_open_at_once_and_no_more gateway_h2:test_a_stream_ends_on_which_nothing_moves gateway_h2:test_grpc_calls_of_every_kind_pass",
+         "a policy that changes under open streams is tried in the gateway's own tests alone"),
     case(50, "long streams, half connections, kinds of answers", "Requests.test_bodies_of_any_size_and_half_a_connection_pass Requests.test_answers_of_every_kind_pass_as_they_are gateway_inspect:test_large_bodies_go_both_ways_whole_and_up_to_their_bound "
          "Response.SaysHowItsBodyEnds", "ten minutes and gigabytes are not tried"),
     case(51, "proxies within", "Requests.test_other_ways_to_ask_for_a_proxy_are_no_http Requests.test_what_a_rule_says_of_requests_has_tls_opened"),
@@ -89,12 +91,13 @@ CASES = [
     case(53, "policies that change", "gateway_detached:test_a_connection_that_is_denied_from_now_on_is_reset gateway_detached:test_what_cannot_be_applied_is_said Gateway.ANewPolicyResetsWhatItDeniesAndNothingElse",
          "a hundred open streams are not tried"),
     case(54, "each place gets the value, and the sandbox never", "gateway_secrets:test_the_server_gets_the_value_where_the_rule_names_the_place Secrets.test_the_sandbox_has_a_placeholder_and_the_server_gets_the_value "
-         "gateway_secrets:test_the_value_is_nowhere_inside_and_in_no_process_but_its_keepers Substitute.PutsItIntoThePath", "the memory of a sandbox is not searched"),
+         "gateway_secrets:test_the_value_is_nowhere_inside_and_in_no_process_but_its_keepers Substitute.PutsItIntoThePath "
+         "gateway_canary:test_it_is_in_no_memory_environment_or_command_line_but_the_gateways"),
     case(55, "where it does not go", "Secrets.test_no_other_host_gets_it_and_no_redirect_takes_it_along Secrets.test_it_goes_nowhere_without_tls Secrets.test_no_more_often_than_its_rule_says "
          "gateway_secrets:test_what_may_not_have_it_gets_nothing Substitute.RefusesARevokedSecretAndOneWithoutAValue "
          "gateway_secrets:test_a_policy_without_a_secret_revokes_it_and_no_policy_widens_it"),
     case(56, "cut and encoded", "Secrets.test_no_encoding_takes_the_placeholder_past_the_search LeakCheck.StopsEveryEncodingAtEverySplitBeforeItIsOut Substitute.FindsThePlaceholderInWhateverSpellingItsPlaceHas",
-         "HTTP/2 is not spoken"),
+         "frames of HTTP/2 are not cut at every byte"),
     case(57, "headers that servers repeat", "Secrets.test_it_goes_to_its_places_alone Substitute.RefusesHeadersThatServersRepeat"),
     case(58, "answers with the value", "Secrets.test_an_answer_has_the_placeholder_where_the_server_says_the_value gateway_secrets:test_answers_have_the_placeholder_where_servers_say_the_value "
          "Scrub.NoFormOfTheValueComesThroughAtAnySplit Scrub.AHeadHasNoFormOfTheValue Scrub.EventsPassAsTheyCome", "compressed answers are broken off, not scrubbed; a WebSocket to such a host is refused"),
@@ -107,12 +110,13 @@ CASES = [
     case(64, "OAuth", "", "tokens are not fetched or renewed"),
     case(65, "placeholders have the shape of their values", "Placeholder.OfAJwtParsesAsOneOfTheSameLength Placeholder.KeepsAPrefix gateway_secrets:test_the_placeholder_has_the_shape_and_nothing_of_the_value"),
     case(66, "records, command lines and environments of ours", "gateway_secrets:test_who_keeps_the_sandbox_does_not_know_the_value gateway_secrets:test_the_gateways_own_environment_and_command_line_have_no_value "
-         "Secrets.test_the_sandbox_has_a_placeholder_and_the_server_gets_the_value", "no core is dumped to look into"),
+         "gateway_canary:test_it_is_in_no_memory_environment_or_command_line_but_the_gateways gateway_canary:test_it_is_in_no_file_of_ours_and_none_of_the_sandboxs "
+         "gateway_canary:test_a_gateway_that_crashes_leaves_none_of_it", "of a server's processes files are searched, not memory"),
     case(67, "no connection of one is used for another", "Requests.test_no_two_requests_share_a_connection"),
     case(68, "copies of a sandbox", "serve_secrets:test_a_fork_has_the_placeholder_and_the_secret", "a snapshot is files alone, so there is no copied memory with an authority in it"),
     case(69, "fuzzing", "fuzz:host_name fuzz:url_path fuzz:http_request fuzz:client_hello fuzz:dns_query fuzz:json_span fuzz:substitute fuzz:scrub fuzz:network_policy fuzz:first_bytes"),
     case(70, "without descriptors or memory, slow peers", "Listener.OutOfDescriptorsItWaitsAndGoesOn Stream.ASlowReaderHoldsTheWriterBack", "of the gateway as a whole it is not tried"),
     case(71, "many connections, speed", "", "measured by bench/egress.py, which is no test"),
     case(72, "sanitizers", "", "./dev test runs the unit tests under the address and undefined sanitizers; not under the thread sanitizer"),
-    case(73, "the same requests by another proxy", "", "no other proxy is asked"),
+    case(73, "the same requests by another proxy", "gateway_squid:test_nothing_passes_that_squid_keeps_back_without_a_reason"),
 ]
