@@ -96,7 +96,9 @@ Status prepare_to_inspect(Started& started) {
 
 // Before dumps are forbidden, after which it cannot open what it has open.
 Status trust_served(Started& started) {
-  if (!will_inspect(started) || started.served.authority.empty()) return {};
+  // Whoever has keys may have to inspect later.
+  const bool may_inspect = started.keys.valid() || will_inspect(started);
+  if (!may_inspect || started.served.authority.empty()) return {};
   TRY_ASSIGN(const Fd file, sys::memory_file("authority", started.served.authority));
   TRY_ASSIGN(started.served_trust,
              io::TlsTrust::load("/proc/self/fd/" + std::to_string(file.get())));

@@ -270,8 +270,9 @@ Async<Result<std::string>> H2Stream::read_some(std::size_t most) {
       std::string piece = incoming_.substr(taken_, most);
       taken_ += piece.size();
       budget_->held -= piece.size();
-      if (taken_ == incoming_.size()) {
-        incoming_.clear();
+      // Also where a slow reader never takes all of it.
+      if (taken_ >= incoming_.size() / 2) {
+        incoming_.erase(0, taken_);
         taken_ = 0;
       }
       if (H2Session* const held = session()) held->consume(*this, piece.size());

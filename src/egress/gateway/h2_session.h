@@ -73,11 +73,13 @@ class H2Stream {
   // Whether the head had too much and is not whole.
   bool head_too_large() const { return too_large_; }
   // Whether nothing but the head came, and nothing will.
-  bool ended_with_head() const { return remote_ended_ && !has_body_; }
+  bool ended_with_head() const { return remote_ended_ && !has_body_ && trailers_.empty(); }
   // The next piece of the body, at most `most` bytes; empty: it has ended, and trailers() are
   // whole. Error: it broke off.
   io::Async<Result<std::string>> read_some(std::size_t most);
   const H2Fields& trailers() const { return trailers_; }
+  // How many bytes its unread body keeps in memory.
+  std::size_t kept() const { return incoming_.size(); }
 
   // ---- what is sent
   // A server's answer; of 100 alone several may follow. Error: the stream has ended.

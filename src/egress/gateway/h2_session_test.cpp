@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,6 +116,62 @@ TEST(H2Session, AMessageMayEndWithItsHead) {
     EXPECT_TRUE(asked->ended_with_head());
     const std::string nothing = co_await all_of(*asked);
     EXPECT_EQ(nothing, "");
+  };
+  io::run_on(loop, body);
+}
+
+TEST(H2Session, TrailersMayFollowAHeadAtOnce) {
+  io::Loop loop(1);
+  Pair pair(loop);
+  auto body = [&]() -> Async<void> {
+    const auto asked = pair.open(H2End::kEnds);
+    const auto served = co_await Pair::request(pair, 0);
+    EXPECT_TRUE(served->send_head(kOk, H2End::kFollows).has_value());
+    served->end({{"grpc-status", "5"}});
+    const auto head = co_await asked->read_head();
+    EXPECT_TRUE(head.has_value());
+    // Both have come.
+    const bool came = co_await holds([&] { return !asked->trailers().empty(); });
+    EXPECT_TRUE(came);
+    EXPECT_FALSE(asked->ended_with_head());
+    const std::string nothing = co_await all_of(*asked);
+    EXPECT_EQ(nothing, "");
+    EXPECT_EQ(asked->trailers(), (H2Fields{{"grpc-status", "5"}}));
+  };
+  io::run_on(loop, body);
+}
+
+TEST(H2Session, ASlowReaderKeepsNothingOfWhatItHasRead) {
+  io::Loop loop(1);
+  Pair pair(loop);
+  constexpr std::size_t kAll = 8u << 20, kPiece = 64u << 10, kMost = 3u << 20;
+  auto body = [&]() -> Async<void> {
+    const auto asked = pair.open(H2End::kEnds);
+    const auto served = co_await Pair::request(pair, 0);
+    EXPECT_TRUE(served->send_head(kOk, H2End::kFollows).has_value());
+    auto write = [&]() -> Async<void> {
+      const std::string piece(kAll, 'x');
+      const Status sent = co_await served->write(piece);
+      EXPECT_TRUE(sent.has_value());
+      served->end({});
+    };
+    auto read = [&]() -> Async<void> {
+      std::size_t got = 0, most = 0;
+      while (got < kAll - 2 * kPiece) {
+        // Some is always left.
+        const bool more =
+            co_await holds([&] { return asked->kept() > kPiece || got + 2 * kPiece >= kAll; });
+        EXPECT_TRUE(more);
+        most = std::max(most, asked->kept());
+        const auto piece = co_await asked->read_some(kPiece / 2);
+        if (!piece.has_value() || piece->empty()) break;
+        got += piece->size();
+      }
+      EXPECT_LT(most, kMost);
+      const std::string rest = co_await all_of(*asked);
+      EXPECT_EQ(got + rest.size(), kAll);
+    };
+    co_await io::both(write(), read());
   };
   io::run_on(loop, body);
 }

@@ -48,8 +48,11 @@ bool is_grpc(const http::Headers& headers) {
 }
 
 bool compresses_messages(const http::Headers& headers) {
-  return is_grpc(headers) && headers.has("grpc-encoding") &&
-         !http::same_name(headers.joined("grpc-encoding"), "identity");
+  // Whatever the Content-Type says: Connect's streams have a name of their own for it.
+  for (const std::string_view name : {"grpc-encoding", "connect-content-encoding"}) {
+    if (headers.has(name) && !http::same_name(headers.joined(name), "identity")) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -158,7 +161,7 @@ std::optional<SecretRefusal> SecretPassage::prepare(http::RequestHead& head) {
   // An answer that is compressed, or a part of one, could not be scrubbed.
   if (scrub_) {
     head.headers.set("Accept-Encoding", "identity").remove("Range").remove("If-Range");
-    head.headers.remove("grpc-accept-encoding");
+    head.headers.remove("grpc-accept-encoding").remove("connect-accept-encoding");
   }
   return std::nullopt;
 }

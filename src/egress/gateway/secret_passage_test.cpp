@@ -226,11 +226,16 @@ TEST(SecretPassage, MessagesThatAreCompressedCannotBeLookedInto) {
   EXPECT_EQ(
       reason_of(passage_to("www.example.net").admit(grpc("grpc-encoding", "identity"), false)),
       "none");
+  EXPECT_EQ(
+      reason_of(
+          passage_to("www.example.net").admit(grpc("connect-content-encoding", "gzip"), false)),
+      "415 secret_encoded_body");
   SecretPassage passage = passage_to("api.example.com");
-  http::RequestHead head = grpc();
+  http::RequestHead head = grpc("connect-accept-encoding", "gzip");
   EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
   EXPECT_EQ(reason_of(passage.prepare(head)), "none");
   EXPECT_FALSE(head.headers.has("grpc-accept-encoding"));
+  EXPECT_FALSE(head.headers.has("connect-accept-encoding"));
   http::ResponseHead answer{.status = 200};
   answer.headers.add("content-type", "application/grpc").add("grpc-encoding", "gzip");
   EXPECT_FALSE(passage.answer_head(answer).has_value());
