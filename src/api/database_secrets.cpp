@@ -66,7 +66,7 @@ io::Async<Result<SecretView>> DatabaseSecrets::update(std::string team, std::str
     return secrets.update(team, before.id, metadata, *sealed, now_ms());
   };
   CO_TRY_ASSIGN(const db::SecretRow row, co_await database_->with(std::move(work)));
-  co_await fleet_.renew_secret(std::move(team), row.name);
+  CO_TRY(co_await fleet_.renew_secret(std::move(team), row.name));
   co_return view_of(row);
 }
 
@@ -97,7 +97,7 @@ io::Async<Status> DatabaseSecrets::remove(std::string team, std::string secret) 
     return db::Secrets(database).remove(team, secret);
   };
   CO_TRY_ASSIGN(const db::SecretRow row, co_await database_->with(std::move(work)));
-  co_await fleet_.renew_secret(std::move(team), row.name);
+  CO_TRY(co_await fleet_.renew_secret(std::move(team), row.name));
   co_return Status();
 }
 

@@ -166,9 +166,10 @@ class FakeFleet final : public fleet::Fleet {
     sandboxes[id]->view_now.network = std::move(fields);
     co_return Status();
   }
-  io::Async<void> renew_secret(std::string team, std::string name) override {
+  io::Async<Status> renew_secret(std::string team, std::string name) override {
     renewed.push_back(team + "/" + name);
-    co_return;
+    CO_TRY(fault());
+    co_return Status();
   }
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override {

@@ -10,12 +10,16 @@
 #include <string>
 
 #include "api/rights.h"
+#include "base/sys.h"
 #include "db/database.h"
 #include "db/private_file.h"
+#include "io/address.h"
 #include "io/stream.h"
 
 namespace caisson::api {
 namespace {
+
+constexpr std::size_t kMostAddress = 64;
 
 std::string tls_folder(const policy::ServerConfig& config) {
   return config.state_directory + "/tls";
@@ -35,6 +39,31 @@ Result<Fd> lock_folder(const std::string& folder) {
   if (errno != EWOULDBLOCK) return fail_errno("flock " + path);
   return fail(Error::precondition("another server uses " + folder +
                                   "; allowed is one, or --state-dir and --run-dir of its own"));
+}
+
+// Where gateways reach the server, which sandboxes that outlive it have been told: the same for as
+// long as there is the run directory, whose sandboxes they are. Error: somebody else has it, who
+// would get what is meant for us.
+Result<Fd> bind_ports(const std::string& run_directory) {
+  const std::string path = run_directory + "/ports-address";
+  const auto known = sys::read_file(AT_FDCWD, path, kMostAddress);
+  if (known.has_value()) {
+    auto bound = io::bind_tcp(*known);
+    if (bound.has_value()) return bound;
+    return fail(std::move(bound).error().with(
+        "sandboxes reach this server at " + *known + ", as " + path +
+        " says; end what listens there, or all sandboxes of this server and then that file"));
+  }
+  if (known.error().error_number() != ENOENT) return fail(known.error());
+  TRY_ASSIGN(Fd bound, io::bind_tcp("127.0.0.1:0"));
+  const std::string address = io::own_address(bound.get()).text();
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno("make " + path);
+  if (::write(file.get(), address.data(), address.size()) != static_cast<ssize_t>(address.size())) {
+    ::unlink(path.c_str());
+    return fail_errno("write " + path);
+  }
+  return bound;
 }
 
 // The run directory stays root's, and sandboxes are found in it by the maker alone.
@@ -87,7 +116,7 @@ Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
   Fd secure, ports;
   if (config.tls.listen.has_value()) {
     TRY_ASSIGN(secure, io::bind_tcp(policy::to_string(*config.tls.listen)));
-    TRY_ASSIGN(ports, io::bind_tcp("127.0.0.1:0"));
+    TRY_ASSIGN(ports, bind_ports(config.run_directory));
   }
   TRY_ASSIGN(Readiness readiness, Readiness::open());
   TRY_ASSIGN(maker::Client host, maker::Client::start(config.sandbox_group));

@@ -205,9 +205,9 @@ class Fleet {
                                         policy::NetworkPolicy network, std::string fields,
                                         std::vector<GivenSecret> secrets) = 0;
   // What the team keeps by this name has changed, or is kept no more: the sandboxes that use it get
-  // it, or are refused what they ask with it. Returns when they have been told; what one of them
-  // could not be told stands in its log.
-  virtual io::Async<void> renew_secret(std::string team, std::string name) = 0;
+  // it, or are refused what they ask with it. Returns when they have been told. Error: unavailable,
+  // where one that lives could not be; its log says why.
+  virtual io::Async<Status> renew_secret(std::string team, std::string name) = 0;
   // The files of a sandbox that runs and goes on to run, as an image. It goes again when nothing
   // that the database has refers to it.
   virtual io::Async<Result<Snapshot>> snapshot(std::string team, std::string id) = 0;

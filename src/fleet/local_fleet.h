@@ -102,7 +102,7 @@ class LocalFleet final : public Fleet {
   io::Async<Status> kill(std::string team, std::string id) override;
   io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
                                 std::string fields, std::vector<GivenSecret> secrets) override;
-  io::Async<void> renew_secret(std::string team, std::string name) override;
+  io::Async<Status> renew_secret(std::string team, std::string name) override;
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override;
   io::Async<Status> pause(std::string team, std::string id, Keep keep) override;

@@ -77,8 +77,12 @@ io::Async<LocalFleet::State::Found> LocalFleet::State::adopt(Record record) {
       Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
       std::move(*client));
   if (log.has_value()) sandbox->restore_log({log->rbegin(), log->rend()});
+  const bool keyed = !record.keys.empty();
   add(sandbox, std::move(record));
   if (sandbox->ended()) forget(*sandbox);
+  // What its team keeps may have changed while nobody could tell it.
+  else if (keyed)
+    loop.spawn(catch_up_later(shared_from_this(), sandbox));
   co_return paused ? Found::kPaused : Found::kRunning;
 }
 

@@ -139,6 +139,14 @@ io::Async<Status> LocalFleet::State::catch_up(std::shared_ptr<LocalSandbox> sand
   co_return co_await change_network(std::move(sandbox), std::move(wish_of));
 }
 
+io::Async<void> LocalFleet::State::catch_up_later(std::shared_ptr<State> self,
+                                                  std::shared_ptr<LocalSandbox> sandbox) {
+  const Status told = co_await self->catch_up(sandbox);
+  if (told.has_value() || sandbox->ended()) co_return;
+  sandbox->note(Event::Level::kError, "the sandbox may have values of secrets from before",
+                {{"error", told.error().message()}});
+}
+
 io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
                                           policy::NetworkPolicy network, std::string fields,
                                           std::vector<GivenSecret> secrets) {
@@ -156,42 +164,50 @@ io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
   co_return co_await state->change_network(sandbox, std::move(wish_of));
 }
 
-// Of a sandbox that uses the secret: the network that it has, with the value that there is now.
+// Of a sandbox that uses the secret: the network that it has. Its value is read when it is told.
 std::optional<LocalFleet::State::NetworkWish> LocalFleet::State::renewed(const Entry& entry,
-                                                                         const std::string& name,
-                                                                         const GivenSecret& value) {
+                                                                         const std::string& name) {
   if (entry.record.keys.empty()) return std::nullopt;
   auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
   const auto uses = [&](const policy::SecretRule& rule) { return rule.source.text == name; };
   if (!policy.has_value() || !std::ranges::any_of(policy->secrets, uses)) return std::nullopt;
   return NetworkWish{
-      .network = std::move(*policy), .fields = entry.sandbox->view().network, .secrets = {value}};
+      .network = std::move(*policy), .fields = entry.sandbox->view().network, .secrets = {}};
 }
 
-io::Async<void> LocalFleet::renew_secret(std::string team, std::string name) {
+io::Async<void> LocalFleet::State::renew(std::shared_ptr<State> self,
+                                         std::shared_ptr<LocalSandbox> sandbox, std::string name,
+                                         std::shared_ptr<Renewal> all) {
+  WishOf wish_of = [name](const Entry& entry) { return renewed(entry, name); };
+  const Status told = co_await self->change_network(sandbox, std::move(wish_of));
+  if (!told.has_value() && !sandbox->ended()) {
+    all->untold.push_back(sandbox->view().id);
+    sandbox->note(Event::Level::kError, "the sandbox has the value of a secret from before",
+                  {{"secret", name}, {"error", told.error().message()}});
+  }
+  --all->under_way;
+  all->changed.notify();
+}
+
+io::Async<Status> LocalFleet::renew_secret(std::string team, std::string name) {
   const auto state = state_;
-  if (!state->options.kept_values) co_return;
-  const std::vector<std::string> names = {name};
-  const auto kept = co_await state->options.kept_values(team, names);
-  GivenSecret value{.name = name, .value = nullptr};
-  if (kept.has_value() && !kept->empty()) value = kept->front();
   // Those that are being made have read the value before, or read it after this.
   ++state->renewals;
   std::vector<std::shared_ptr<LocalSandbox>> users;
   for (const auto& [id, entry] : state->entries) {
-    if (entry.record.team == team && State::renewed(entry, name, value).has_value())
+    if (entry.record.team == team && State::renewed(entry, name).has_value())
       users.push_back(entry.sandbox);
   }
-  const State::WishOf wish_of = [name, value](const State::Entry& entry) {
-    return State::renewed(entry, name, value);
-  };
-  for (const auto& sandbox : users) {
-    Status told = fail(Error::unavailable("what the team keeps cannot be read"));
-    if (kept.has_value()) told = co_await state->change_network(sandbox, wish_of);
-    if (!told.has_value() && !sandbox->ended())
-      sandbox->note(Event::Level::kError, "the sandbox has the value of a secret from before",
-                    {{"secret", name}, {"error", told.error().message()}});
-  }
+  // Each when it has its turn: one that is busy for long holds up no other.
+  const auto all = std::make_shared<State::Renewal>(state->loop);
+  all->under_way = users.size();
+  for (const auto& sandbox : users) state->loop.spawn(State::renew(state, sandbox, name, all));
+  while (all->under_way > 0) co_await all->changed.wait();
+  if (all->untold.empty()) co_return Status();
+  co_return fail(Error::unavailable("the secret " + name + " was changed, but " +
+                                    std::to_string(all->untold.size()) +
+                                    " sandboxes still have the value from before, the first " +
+                                    all->untold.front() + "; their logs say why"));
 }
 
 }  // namespace caisson::fleet

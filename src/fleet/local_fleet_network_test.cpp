@@ -155,15 +155,15 @@ TEST_F(LocalFleetTest, WhatATeamKeepsIsGivenRenewedAndRevoked) {
     const auto first = told(test.host_, "box000000000");
     EXPECT_EQ(first.at(0).value->bytes(), "the value 1");
     test.kept_secrets_["gh"] = "the value 2";
-    co_await fleet.renew_secret("other", "gh");
-    co_await fleet.renew_secret("team", "another");
+    std::ignore = co_await fleet.renew_secret("other", "gh");
+    std::ignore = co_await fleet.renew_secret("team", "another");
     EXPECT_EQ(told(test.host_, "box000000000").at(0).value->bytes(), "the value 1");
-    co_await fleet.renew_secret("team", "gh");
+    std::ignore = co_await fleet.renew_secret("team", "gh");
     const auto second = told(test.host_, "box000000000");
     EXPECT_EQ(second.at(0).value->bytes(), "the value 2");
     EXPECT_EQ(second.at(0).placeholder, first.at(0).placeholder);
     test.kept_secrets_.clear();
-    co_await fleet.renew_secret("team", "gh");
+    std::ignore = co_await fleet.renew_secret("team", "gh");
     const auto revoked = told(test.host_, "box000000000");
     EXPECT_EQ(revoked.at(0).value, nullptr);
     EXPECT_EQ(revoked.at(0).placeholder, first.at(0).placeholder);
@@ -183,8 +183,8 @@ TEST_F(LocalFleetTest, ARenewalDoesNotPutBackWhatWasChangedMeanwhile) {
     test.hold_kept_ = true;
     bool renewed = false;
     auto renew = [](LocalFleet& on, bool& done) -> io::Async<void> {
-      co_await on.renew_secret("team", "gh");
-      done = true;
+      const Status told = co_await on.renew_secret("team", "gh");
+      done = told.has_value();
     };
     current_loop->spawn(renew(fleet, renewed));
     policy::NetworkPolicy narrow = with_secret("a.example.com");
@@ -221,7 +221,7 @@ TEST_F(LocalFleetTest, APausedSandboxIsToldOfARenewalToo) {
     const Status paused = co_await fleet.pause("team", (*made)->view().id, Keep::kMemory);
     EXPECT_TRUE(paused.has_value());
     test.kept_secrets_.clear();
-    co_await fleet.renew_secret("team", "gh");
+    std::ignore = co_await fleet.renew_secret("team", "gh");
     EXPECT_EQ(told(test.host_, "box000000000").at(0).value, nullptr);
     // Nor is it taken from what there was, by one that asks for it again.
     const Status again = co_await fleet.set_network("team", (*made)->view().id,

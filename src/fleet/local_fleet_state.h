@@ -160,9 +160,19 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   using WishOf = std::function<std::optional<NetworkWish>(const Entry&)>;
   // As LocalFleet::set_network(), of a policy that was checked, also of a paused one.
   io::Async<Status> change_network(std::shared_ptr<LocalSandbox> sandbox, WishOf wish_of);
-  // Of a sandbox that uses the secret: the network that it has, with the value that there is now.
-  static std::optional<NetworkWish> renewed(const Entry& entry, const std::string& name,
-                                            const GivenSecret& value);
+  // Of a sandbox that uses the secret: the network that it has.
+  static std::optional<NetworkWish> renewed(const Entry& entry, const std::string& name);
+  struct Renewal {
+    explicit Renewal(io::Loop& loop) : changed(loop) {}
+    std::size_t under_way = 0;
+    std::vector<std::string> untold;  // ids of sandboxes that live
+    io::Event changed;
+  };
+  static io::Async<void> renew(std::shared_ptr<State> self, std::shared_ptr<LocalSandbox> sandbox,
+                               std::string name, std::shared_ptr<Renewal> all);
+  // catch_up() of one that an earlier server has left; what goes wrong stands in its log.
+  static io::Async<void> catch_up_later(std::shared_ptr<State> self,
+                                        std::shared_ptr<LocalSandbox> sandbox);
   // Tells it its network once more, with what its team keeps now.
   io::Async<Status> catch_up(std::shared_ptr<LocalSandbox> sandbox);
   // Writes it down and tells the gateway, whose text it is then.

@@ -241,6 +241,12 @@ print(ask("api.x", "api." + name.partition(".")[2]))
             lines = "".join(line.get("stdout", "") for line in done).splitlines()
             self.assertEqual(lines[0], f"HTTP/1.1 200 OK host 8080-{shown}.{domain}", done)
             self.assertEqual(lines[1], "HTTP/1.1 421 HTTP/1.1 421 HTTP/1.1 421", done)
+            # A server that starts again answers where it did; that clients outside use another port now is not known inside.
+            self.server.stop(signal.SIGKILL)
+            self.server.start()
+            done = self.ask("POST", f"/v1/sandboxes/{sandbox}/exec", {"command": ["python3", "-c", script, f"8080-{shown}.{domain}"]}, 200)
+            again = "".join(line.get("stdout", "") for line in done).splitlines()
+            self.assertEqual(again[:2], lines[:2], done)
             self.assertIn(lines[2], ("SSLError", "SSLEOFError", "ConnectionResetError"), done)
 
 
