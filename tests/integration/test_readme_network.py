@@ -100,7 +100,7 @@ class Stage(unittest.TestCase):
             done = readme.run(caller, script, caller.folder / "work")
             self.assert_lines(done, USED)
             self.assertNotIn(token, done.stdout + done.stderr)
-            self.assertEqual(re.findall(rb"GET (\S+) HTTP/1.1\r\n(?:.*\r\n)*?Authorization: Bearer (\S+)\r\n", self.tls.received),
+            self.assertEqual(re.findall(rb"GET (\S+) HTTP/1.1\r\n(?:.*\r\n)*?(?i:Authorization): Bearer (\S+)\r\n", self.tls.received),
                              [(b"/v1/user", token.encode()), (b"/agent", token.encode())])
 
 
