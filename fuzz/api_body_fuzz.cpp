@@ -75,6 +75,9 @@ void check_network(const Object& body) {
     } else {
       VERIFY(made.error().code() == (unheld ? Code::kUnimplemented : Code::kInvalidArgument));
     }
+    // What is told again is JSON.
+    const auto told = json::parse(e2b::network_fields(*network, {.exists = true}));
+    VERIFY(told.has_value());
     VERIFY(network->mask_request_host.find_first_of("\r\n ") == std::string::npos);
   }
 }

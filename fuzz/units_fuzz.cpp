@@ -173,6 +173,11 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
       } else {
         check_message(env.error());
       }
+      if (const auto secret = parse_secret(text); secret.has_value()) {
+        VERIFY(!secret->name.empty() && !secret->hosts.empty());
+      } else {
+        VERIFY(secret.error().code() == caisson::Code::kInvalidArgument);
+      }
       break;
     case 7:
       check_limit(LimitUnit::kByteRate, text);
