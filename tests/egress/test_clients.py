@@ -71,7 +71,7 @@ class Clients(lab.Lab):
                 for name, make in files.items():
                     make(pathlib.Path(folder) / name)
                 subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
-                options = (*ROOM, "--copy", f"{folder}:/home/user/work", "-w", "/home/user/work")
+                options = (*ROOM, "--copy", f"{folder}:/home/user/given", "-w", "/home/user/given")
             result = self.run_in(caller, POLICY, "bash", "-c", f"fetch() {{\n{script}\n}}\n(fetch {GOOD}) && echo reached; (fetch {BAD}) && echo believed; true",
                                  options=options)
             self.assertIn(wanted, result["stdout"], result)
@@ -133,7 +133,7 @@ class Clients(lab.Lab):
             (path / "src/lib.rs").write_text("")
             (path / "Cargo.toml").write_text('[package]\nname = "x"\nversion = "1.0.0"\n[dependencies]\nprobe = { version = "1", registry = "lab" }\n')
 
-        self.check("""export CARGO_HOME=/tmp/cargo-${1//[^a-z]/} CARGO_NET_RETRY=0 CARGO_REGISTRIES_LAB_INDEX=file:///home/user/work/index
+        self.check("""export CARGO_HOME=/tmp/cargo-${1//[^a-z]/} CARGO_NET_RETRY=0 CARGO_REGISTRIES_LAB_INDEX=file:///home/user/given/index
 case $1 in *good*) branch=good;; *) branch=bad;; esac
 git -C index checkout -q -B master $branch && cd package && rm -f Cargo.lock && cargo fetch 2>&1""", "Downloaded probe v1.0.0", "cargo", "git",
                    files={"index": index, "package": package}, asked=b"GET /crates/probe/1.0.0/download")
