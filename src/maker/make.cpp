@@ -60,7 +60,6 @@ Result<Made> make_sandbox(const Recipe& recipe, int keys_fd) {
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept,
                                                      .keep_layer = true,
                                                      .keys_fd = keys_fd,
-
                                                      .authority = recipe.authority,
                                                      .served_domain = recipe.served_domain}));
   const SandboxInfo& info = sandbox.info();
