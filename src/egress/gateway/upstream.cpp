@@ -74,7 +74,7 @@ Upstreams::~Upstreams() {
 std::optional<Upstream> Upstreams::find(const Route& route) {
   std::erase_if(shared_, [](const Shared& shared) { return shared.session->ended(); });
   for (const Shared& shared : shared_) {
-    if (shared.to != route.to || !shared.session->may_open()) continue;
+    if (shared.to != route.to || shared.name != route.name || !shared.session->may_open()) continue;
     if (!state_->may_stand(*state_->options.policy, route.to, route.port, shared.address,
                            route.decision))
       continue;
@@ -109,12 +109,13 @@ Async<Connected> Upstreams::connect(std::shared_ptr<Upstreams> self, Route route
   }
   if (found) co_return std::move(*found);
   const Making making(*self);
-  const policy::Host to = route.to;
+  const policy::Host to = route.to, name = route.name;
   Connected made = co_await connect_upstream(*self->state_, std::move(route), io::Alpn::kHttp2);
   if (!made.has_value()) co_return made;
   self->one_each_ = made->session == nullptr;
   if (made->session != nullptr) {
     self->shared_.push_back({.to = to,
+                             .name = name,
                              .address = made->address,
                              .place = std::move(made->place),
                              .session = made->session});

@@ -54,6 +54,7 @@ class Upstreams {
  private:
   struct Shared {
     policy::Host to;
+    policy::Host name;  // that its certificate was verified for
     std::string address;
     std::unique_ptr<UpstreamPlace> place;
     std::shared_ptr<H2Session> session;
