@@ -1,6 +1,6 @@
 // libraries: policy
 // parser: src/policy/units.cpp src/policy/flags.cpp src/policy/inside_path.cpp
-// parser: src/policy/syntax.cpp
+// parser: src/policy/presets.cpp src/policy/syntax.cpp
 //
 // Units and the values of flags: the first byte chooses which, the rest is the text.
 #include "policy/flags.h"
@@ -70,6 +70,10 @@ void check_network(std::string_view text) {
   }
   if (!network->file.empty()) {
     VERIFY(network->file == text && !network->network.has_value());
+    return;
+  }
+  if (!network->preset.empty()) {
+    VERIFY("preset:" + network->preset == text && !network->network.has_value());
     return;
   }
   SpecPatch patch;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "cli/client_servers.h"
+#include "policy/flags.h"
 #include "policy/network_document.h"
 
 namespace caisson::cli {
@@ -42,6 +44,30 @@ Result<policy::NetworkPolicy> read_network_policy(const std::string& path) {
   auto policy = policy::parse_network_policy(text, format_of(path));
   if (!policy.has_value()) return fail(std::move(policy).error().with(path));
   return policy;
+}
+
+Result<GivenNetwork> read_network(const std::string& value) {
+  TRY_ASSIGN(policy::NetworkFlag flag, policy::parse_network(value));
+  GivenNetwork given;
+  if (!flag.file.empty()) {
+    TRY_ASSIGN(given.network, read_network_policy(flag.file));
+  } else if (!flag.preset.empty()) {
+    const std::string called = "--net preset:" + flag.preset;
+    auto found = client_servers(flag.preset, this_host());
+    if (!found.has_value()) return fail(std::move(found).error().with(called));
+    if (found->servers.empty()) {
+      const std::string sources(client_sources(flag.preset));
+      return fail(Error::invalid(called + ": " +
+                                 (sources.empty() ? "no configuration says which server is meant"
+                                                  : "no server is named by " + sources) +
+                                 "; name it: " + called + "=HOST[:PORT]"));
+    }
+    TRY_ASSIGN(given.network, policy::preset_policy(flag.preset, found->servers));
+    given.env = std::move(found->env);
+  } else {
+    given.network = std::move(flag.network);
+  }
+  return given;
 }
 
 }  // namespace caisson::cli

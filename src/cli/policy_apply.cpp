@@ -21,11 +21,8 @@ constexpr std::array<Example, 2> kExamples = {
 Result<std::optional<policy::NetworkPolicy>> wanted_network(const Parsed& parsed) {
   policy::SpecPatch patch;
   for (std::size_t at = 1; at < parsed.arguments.size(); ++at) {
-    TRY_ASSIGN(policy::NetworkFlag flag, policy::parse_network(parsed.arguments[at]));
-    if (!flag.file.empty()) {
-      TRY_ASSIGN(flag.network, read_network_policy(flag.file));
-    }
-    TRY(policy::add_network(patch, std::move(flag.network)));
+    TRY_ASSIGN(GivenNetwork given, read_network(parsed.arguments[at]));
+    TRY(policy::add_network(patch, std::move(given.network)));
   }
   return *std::move(patch.network);
 }

@@ -83,7 +83,9 @@ constinit const std::array<Option, 18> kAccessOptions = {{
          "What it may reach: deny (nothing, the default), allow:HOST[:PORT] (several with "
          "commas; HOST may be *.NAME; port 443, the default, is TLS, 80 is HTTP without it, any "
          "other is bytes of any kind), inspect:HOST[:PORT] (TLS that is opened, so that each "
-         "request is judged), the FILE of a policy (its name has a slash or ends in "
+         "request is judged), preset:NAME (what apt, cargo, go, npm or pip fetches from the "
+         "servers that they use on this host; preset:NAME=HOST, and git too, from HOST), the FILE "
+         "of a policy (its name has a slash or ends in "
          ".yaml, .yml or .json), or allow-public (all of the Internet). May be repeated.",
      .complete = Complete::kFile},
     {.name = "--secret",
@@ -163,6 +165,7 @@ struct Gathered {
   policy::SpecPatch patch;
   std::vector<policy::GrantFlag> grants;
   std::vector<std::string> outputs;
+  std::map<std::string, std::string> client_env;  // of presets; what is given otherwise wins
 };
 
 Status add_grant(Gathered& gathered, policy::GrantMode mode, const std::string& text) {
@@ -203,11 +206,9 @@ Status take_option(Gathered& gathered, std::string_view name, const std::string&
   } else if (name == "--on-refusal") {
     TRY_ASSIGN(patch.on_refusal, policy::parse_on_refusal(value));
   } else if (name == "--net") {
-    TRY_ASSIGN(policy::NetworkFlag flag, policy::parse_network(value));
-    if (!flag.file.empty()) {
-      TRY_ASSIGN(flag.network, read_network_policy(flag.file));
-    }
-    TRY(policy::add_network(patch, std::move(flag.network)));
+    TRY_ASSIGN(GivenNetwork given, read_network(value));
+    TRY(policy::add_network(patch, std::move(given.network)));
+    gathered.client_env.merge(given.env);
   } else if (name == "--secret") {
     TRY_ASSIGN(patch.secrets.emplace_back(), policy::parse_secret(value));
   } else if (name == "--wall") {
@@ -247,6 +248,8 @@ Result<SandboxSpec> spec_from(const Parsed& parsed, policy::SpecValues defaults)
     TRY_ASSIGN(policy::Output parsed_output, policy::parse_output(output, placement.workdir));
     patch.outputs.push_back(std::move(parsed_output));
   }
+  for (const auto& [name, value] : gathered.client_env)
+    if (!base.env.contains(name)) patch.env.try_emplace(name, value);
   const bool memory_alone = limit_given(patch, "--memory") && !limit_given(patch, "--disk");
   const bool default_disk = base.limits.disk == policy::Limits().disk;
   policy::SpecValues values = policy::merge(std::move(base), std::move(patch));

@@ -8,6 +8,7 @@
 #include "policy/inside_path.h"
 #include "policy/names.h"
 #include "policy/network_policy.h"
+#include "policy/presets.h"
 #include "policy/secret_check.h"
 #include "policy/syntax.h"
 #include "policy/units.h"
@@ -305,7 +306,8 @@ namespace {
 
 constexpr std::string_view kNetAllowed =
     "deny, allow-public, allow:HOST[:PORT] or inspect:HOST[:PORT] (several with commas between "
-    "them), or the file of a policy, with a slash or .yaml in its name";
+    "them), preset:NAME[=HOST[:PORT]], or the file of a policy, with a slash or .yaml in its name";
+constexpr std::string_view kPresetPrefix = "preset:";
 constexpr std::string_view kAllowPrefix = "allow:";
 constexpr std::string_view kInspectPrefix = "inspect:";
 
@@ -333,7 +335,32 @@ Result<NetworkRule> allow_rule(std::string_view entry, TlsMode mode) {
   return rule;
 }
 
+Result<NetworkFlag> parse_preset(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string name(text.substr(0, equals));
+  std::vector<PresetServer> servers;
+  if (equals != text.npos) {
+    auto read = parse_preset_servers(text.substr(equals + 1));
+    if (!read.has_value()) return fail(std::move(read).error().with("--net preset:" + name));
+    servers = std::move(*read);
+  } else if (std::ranges::find(kPresets, name) != kPresets.end()) {
+    return NetworkFlag{.preset = name};
+  }
+  TRY_ASSIGN(NetworkPolicy policy, preset_policy(name, servers));
+  return NetworkFlag{.network = std::move(policy)};
+}
+
 }  // namespace
+
+Result<NetworkPolicy> preset_policy(std::string_view preset,
+                                    std::span<const PresetServer> servers) {
+  NetworkPolicy policy;
+  auto rules = preset_rules(preset, servers);
+  if (!rules.has_value()) return fail(std::move(rules).error().with("--net"));
+  policy.rules = std::move(*rules);
+  TRY(CompiledNetwork::compile(policy, "--net preset:" + std::string(preset)));
+  return policy;
+}
 
 Result<NetworkFlag> parse_network(std::string_view text) {
   if (text == "deny") return NetworkFlag();
@@ -354,6 +381,7 @@ Result<NetworkFlag> parse_network(std::string_view text) {
     TRY(CompiledNetwork::compile(policy, "--net"));
     return NetworkFlag{.network = std::move(policy)};
   }
+  if (text.starts_with(kPresetPrefix)) return parse_preset(text.substr(kPresetPrefix.size()));
   if (is_policy_file(text)) return NetworkFlag{.file = std::string(text)};
   return fail(wrong("--net", quote(text), kNetAllowed));
 }

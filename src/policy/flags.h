@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "policy/limits.h"
+#include "policy/presets.h"
 #include "policy/spec.h"
 
 namespace caisson::policy {
@@ -80,15 +81,18 @@ Result<SyscallProfile> parse_profile(std::string_view text);
 Result<OnRefusal> parse_on_refusal(std::string_view text);
 Result<LayerKind> parse_layer(std::string_view text);
 
-// --net: deny, allow-public, allow:HOST[:PORT][,HOST[:PORT]…], inspect: and the same, or a file's
-// name, which has a slash
-// or ends in .yaml, .yml or .json. A HOST without a port is meant by TLS on 443, with 80 by HTTP,
-// with another one as bytes of any kind.
+// --net: deny, allow-public, allow:HOST[:PORT][,HOST[:PORT]…], inspect: and the same,
+// preset:NAME[=HOST[:PORT],…], or a file's name, which has a slash or ends in .yaml, .yml or .json.
+// A HOST without a port is meant by TLS on 443, with 80 by HTTP, with another one as bytes of any
+// kind.
 struct NetworkFlag {
-  std::string file;                      // where it names one; else:
+  std::string file;    // where it names one; or
+  std::string preset;  // where it names one without hosts, which the caller is to find; else:
   std::optional<NetworkPolicy> network;  // nullopt is deny
 };
 Result<NetworkFlag> parse_network(std::string_view text);
+// What a preset lets through to these servers. Error: invalid_argument.
+Result<NetworkPolicy> preset_policy(std::string_view preset, std::span<const PresetServer> servers);
 // --secret NAME=SOURCE@HOST[,HOST…]: the variable NAME has a placeholder of the secret, which is
 // fetched from SOURCE: env (the caller's variable of that name), env:VARIABLE, file:PATH or fd:N.
 Result<SecretRule> parse_secret(std::string_view text);

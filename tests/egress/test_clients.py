@@ -143,5 +143,55 @@ git -C index checkout -q -B master $branch && cd package && rm -f Cargo.lock && 
                    asked=b"GET /modules/example.com/probe/@v/list")
 
 
+class Presets(lab.Lab):
+    """--net preset: the servers that the caller's own programs use, for reading alone."""
+
+    def fetched(self, options, script, *tools, env=None):
+        """What a script printed for each caller that was told of the good host by its configuration and nothing else."""
+        self.need("curl", *tools)
+        for caller in self.each_caller():
+            result = self.run_in(caller, "rules: []", "bash", "-c", script + "\n" + f"curl -sS -o /dev/null -w '%{{http_code}}\\n' -d x {GOOD}/upload",
+                                 options=(*ROOM, *options), env=env)
+            self.assertTrue(result["stdout"].endswith("403\n"), result)
+            self.assertNotIn(b"/upload", self.received("good"))
+            yield caller, result["stdout"]
+
+    def test_pip(self):
+        for _, told in self.fetched(("--net", "preset:pip"), "/usr/bin/python3 -m pip download --retries 0 --no-deps --no-cache-dir --disable-pip-version-check -q -d /tmp/got probe; ls /tmp/got",
+                                    "python3", "pip3", env={"PIP_INDEX_URL": f"{GOOD}/simple"}):
+            self.assertIn("probe-1.0-py3-none-any.whl\n", told)
+
+    def test_npm_by_the_users_file(self):
+        for kind in self.kinds:
+            npmrc = pathlib.Path(self.world.caller(kind).home) / ".npmrc"
+            npmrc.write_text(f"registry={GOOD}/\n")
+            self.addCleanup(npmrc.unlink)
+            npmrc.chmod(0o644)
+        for _, told in self.fetched(("--net", "preset:npm"), "npm ping --fetch-retries=0 2>&1", "npm"):
+            self.assertIn("PONG", told)
+
+    def test_go(self):
+        script = "PATH=$PATH:/usr/local/go/bin GOSUMDB=off GOFLAGS=-mod=mod GOTOOLCHAIN=local go list -m -versions example.com/probe"
+        for _, told in self.fetched(("--net", "preset:go"), script, "go", env={"GOPROXY": f"{GOOD}/modules,direct"}):
+            self.assertIn("example.com/probe v1.0.0\n", told)
+
+    def test_git_reads_and_does_not_push(self):
+        script = f"""export GIT_TERMINAL_PROMPT=0
+git ls-remote {GOOD}/repository.git
+git init -q /tmp/own && cd /tmp/own && git -c user.name=x -c user.email=x@example.com commit -q --allow-empty -m x
+git push {GOOD}/repository.git HEAD:main || echo not pushed"""
+        for _, told in self.fetched(("--net", "preset:git=good.example.com"), script, "git"):
+            self.assertIn(f"{COMMIT}\trefs/heads/main\n", told)
+            self.assertIn("not pushed\n", told)
+        self.assertNotIn(b"POST", self.received("good"))
+
+    def test_a_client_without_configuration_is_named(self):
+        for caller in self.each_caller():
+            done = caller.caisson("run", "--image", "host", "--net", "preset:cargo", "--", "true", preset=self.preset, env={"CARGO_HOME": "/nowhere"})
+            self.assertEqual((done.returncode, done.out), (125, ""), done)
+            for word in ("preset:cargo", "~/.cargo/config.toml", "--net preset:cargo=HOST"):
+                self.assertIn(word, done.err)
+
+
 if __name__ == "__main__":
     lab.main(__file__)
