@@ -118,7 +118,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const DnsTransport transport = (choice & 1) != 0 ? DnsTransport::kTcp : DnsTransport::kUdp;
   const Everything names((choice & 2) != 0 ? NameVerdict::kMatched : NameVerdict::kUnmatched);
   const policy::DnsPolicy rules{.unmatched = static_cast<policy::UnmatchedName>((choice >> 3) % 3),
-                                .ttl = 30};
+                                .ttl = 30,
+                                .services = {"_db._tcp.example.com"}};
   // One name is there already; where it is held, no other finds room.
   const NameTableLimits ranges = NameTableLimits::defaults();
   const auto table = NameTable::create({ranges.v4, ranges.v6, 1}).value();
@@ -130,6 +131,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_frame(message);
   VERIFY((to_string(reply.outcome) == "malformed") == (reply.outcome == DnsOutcome::kMalformed));
   VERIFY((reply.outcome == DnsOutcome::kMalformed) != reply.type.has_value());
+  if (reply.waiting) {
+    VERIFY(reply.outcome == DnsOutcome::kServices && reply.name == rules.services[0]);
+    const KnownServices found = {{{1, 2, 3, "known.example.com"}}};
+    const std::string bytes = services_answer(*reply.waiting, transport, found, rules, names);
+    const ReadAnswer answer = for_test::read_answer(bytes);
+    check_answer(message, answer);
+    ares_srv_reply* read = nullptr;
+    const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
+    const int status = ares_parse_srv_reply(data, static_cast<int>(bytes.size()), &read);
+    VERIFY((status == ARES_SUCCESS) == ((choice & 2) != 0));
+    if (read != nullptr)
+      VERIFY(read->port == 3 && std::string_view(read->host) == "known.example.com");
+    ares_free_data(read);
+    return 0;
+  }
   if (reply.answer.empty()) {
     VERIFY(message.size() < 4 || (static_cast<unsigned char>(message[2]) & 0x80) != 0);
     VERIFY(reply.outcome == DnsOutcome::kMalformed && !reply.why.empty());

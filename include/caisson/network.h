@@ -71,6 +71,9 @@ struct NetworkRule {
 struct DnsPolicy {
   UnmatchedName unmatched = UnmatchedName::kSynthetic;
   std::uint32_t ttl = 30;  // seconds; 1 to 3600
+  // Names of services (RFC 2782), "_mongodb._tcp.db.example.com": a question for the SRV records of
+  // these, and no other, is asked outside. In canonical form.
+  std::vector<std::string> services;
   bool operator==(const DnsPolicy&) const = default;
 };
 
@@ -120,5 +123,6 @@ struct NetworkReport {
 // How much a policy may hold.
 inline constexpr std::size_t kMaxRules = 512;
 inline constexpr std::size_t kMaxRuleItems = 256;  // of each list of a rule
+inline constexpr std::size_t kMaxServices = 64;    // of DnsPolicy
 
 }  // namespace caisson::policy

@@ -56,6 +56,7 @@ enum class Guard : std::uint8_t {
   kPathUnreserved,      // escapes of plain characters are taken back
   kDnsClosed,           // no query is forwarded
   kDnsSections,         // a query has no records of its own
+  kDnsServices,         // a service is asked for outside where the policy has its whole name alone
   kDnsTypes,            // what is no address has no records, and is not said not to exist
   kDnsDenied,           // a name that is denied is answered as others are
   kSyntheticV6,         // the IPv6 address of a name leads to it too
@@ -132,6 +133,7 @@ inline constexpr std::array<std::string_view, kGuardCount> kGuardNames = {
     "path_unreserved",
     "dns_closed",
     "dns_sections",
+    "dns_services",
     "dns_types",
     "dns_denied",
     "synthetic_v6",

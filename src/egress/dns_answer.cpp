@@ -85,6 +85,15 @@ DnsDecision unmatched(const DnsQuery& query, const policy::DnsPolicy& rules, std
   return decided(DnsOutcome::kRefused, std::move(name));
 }
 
+bool is_service(const policy::DnsPolicy& rules, const std::string& name) {
+  const auto fits = [&](const std::string& service) {
+    // What a check does that looks at the end of a name.
+    if (guard_off(Guard::kDnsServices) && name.ends_with("." + service)) return true;
+    return name == service;
+  };
+  return std::ranges::any_of(rules.services, fits);
+}
+
 }  // namespace
 
 std::string_view to_string(DnsOutcome outcome) {
@@ -95,6 +104,8 @@ std::string_view to_string(DnsOutcome outcome) {
       return "loopback";
     case DnsOutcome::kReverse:
       return "reverse";
+    case DnsOutcome::kServices:
+      return "services";
     case DnsOutcome::kNoData:
       return "no_data";
     case DnsOutcome::kNoSuchName:
@@ -124,6 +135,8 @@ DnsDecision dns_decision(const DnsQuery& query, const policy::DnsPolicy& rules,
   if (is_localhost(name)) return loopback(query, std::move(name));
   if (const auto address = reverse_dns_address(name))
     return reverse(query, std::move(name), *address, table);
+  if (query.type == DnsType::kSrv && is_service(rules, name))
+    return decided(DnsOutcome::kServices, std::move(name));
   if (names.verdict(name) == NameVerdict::kMatched) return synthetic(query, std::move(name), table);
   return unmatched(query, rules, std::move(name), table);
 }
@@ -146,12 +159,29 @@ std::string dns_answer(const DnsQuery& query, DnsTransport transport, const DnsD
       return answers.empty(DnsRcode::kNxDomain);
     case DnsOutcome::kTableFull:
       return answers.empty(DnsRcode::kServFail);
+    case DnsOutcome::kServices:  // services_answer()
     case DnsOutcome::kRefused:
     case DnsOutcome::kNotAName:
     case DnsOutcome::kMalformed:
       break;
   }
   return answers.empty(DnsRcode::kRefused);
+}
+
+std::string services_answer(const DnsQuery& query, DnsTransport transport,
+                            const KnownServices& services, const policy::DnsPolicy& rules,
+                            const DnsNames& names) {
+  const DnsAnswers answers(query, transport);
+  // The policy may be another one than when it was asked for.
+  const auto name = dns_host_text(query.name);
+  if (!name || !is_service(rules, policy::canonical_host(*name)->name))
+    return answers.empty(DnsRcode::kNoError);
+  if (!services) return answers.empty(DnsRcode::kServFail);
+  std::vector<DnsService> allowed;
+  std::ranges::copy_if(*services, std::back_inserter(allowed), [&](const DnsService& service) {
+    return names.verdict(service.target) == NameVerdict::kMatched;
+  });
+  return answers.services(allowed, rules.ttl);
 }
 
 DnsReply reply_to_dns(std::string_view message, DnsTransport transport,
@@ -165,7 +195,11 @@ DnsReply reply_to_dns(std::string_view message, DnsTransport transport,
   }
   const DnsQuery& query = *parsed.query;
   DnsDecision decision = dns_decision(query, rules, names, table);
-  reply.answer = dns_answer(query, transport, decision, rules.ttl);
+  if (decision.outcome == DnsOutcome::kServices) {
+    reply.waiting = query;
+  } else {
+    reply.answer = dns_answer(query, transport, decision, rules.ttl);
+  }
   reply.outcome = decision.outcome;
   reply.name = std::move(decision.name);
   reply.type = query.type;

@@ -6,7 +6,9 @@
 // In short: a name gets its synthetic addresses (name_table.h), denied or not, so that a program
 // meets a readable denial at the connection instead of a name that does not exist; every other type
 // has no records (no HTTPS record means no key to hide a name from the gateway with); names that
-// exist in no public DNS do not exist; `localhost` is the sandbox itself.
+// exist in no public DNS do not exist; `localhost` is the sandbox itself. The one question that is
+// asked outside is for SRV records of a name that the policy has as a whole: what a program chooses
+// is not in it.
 //
 // dns_decision() decides and dns_answer() writes, so that a way to answer with other addresses
 // (real ones, looked up for it) takes the place of the first alone: it hands a decision with these
@@ -44,6 +46,7 @@ enum class DnsOutcome : std::uint8_t {
   kSynthetic,   // the name's synthetic address
   kLoopback,    // localhost and what is below it
   kReverse,     // the name of a synthetic address
+  kServices,    // SRV records of a name in DnsPolicy::services
   kNoData,      // no records of this type, or none for a name that no rule matches
   kNoSuchName,  // a name that exists in no public DNS, or the reverse name of another address
   kRefused,     // by the policy
@@ -64,6 +67,9 @@ struct DnsDecision {
   std::string reverse_name;  // of kReverse
 };
 
+// What is known of a service. nullopt: nothing, since nobody answered.
+using KnownServices = std::optional<std::vector<DnsService>>;
+
 DnsDecision dns_decision(const DnsQuery& query, const policy::DnsPolicy& rules,
                          const DnsNames& names, NameTable& table);
 
@@ -78,8 +84,14 @@ struct DnsReply {
   std::string name;
   std::optional<DnsType> type;
   std::string_view why;
+  std::optional<DnsQuery> waiting;  // of kServices, which has no answer yet: services_answer()
 };
 DnsReply reply_to_dns(std::string_view message, DnsTransport transport,
                       const policy::DnsPolicy& rules, const DnsNames& names, NameTable& table);
+
+// Records whose target no rule could allow are left out. SERVFAIL where nothing is known.
+std::string services_answer(const DnsQuery& query, DnsTransport transport,
+                            const KnownServices& services, const policy::DnsPolicy& rules,
+                            const DnsNames& names);
 
 }  // namespace caisson::egress

@@ -17,7 +17,7 @@ using policy::Cidr;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr unsigned kA = 1, kPtr = 12, kAaaa = 28;
+constexpr unsigned kA = 1, kPtr = 12, kAaaa = 28, kSrv = 33;
 
 class Matched final : public DnsNames {
  public:
@@ -95,6 +95,62 @@ TEST_F(DnsReplies, OtherTypesHaveNoRecords) {
     expect_no_data("denied.example.org", type);
   }
   EXPECT_EQ(table->size(), 0u);
+}
+
+TEST_F(DnsReplies, AServiceThatThePolicyNamesIsToBeLookedUp) {
+  rules.services = {"_db._tcp.example.com", "_ldap._tcp.corp.internal"};
+  for (const char* name :
+       {"_db._tcp.example.com", "_DB._tcp.Example.com", "_ldap._tcp.corp.internal"}) {
+    const DnsReply reply = ask(name, kSrv);
+    EXPECT_EQ(reply.outcome, DnsOutcome::kServices) << name;
+    EXPECT_EQ(reply.answer, "") << name;
+    ASSERT_TRUE(reply.waiting.has_value()) << name;
+  }
+  EXPECT_FALSE(ask("_db._tcp.example.com", 16).waiting.has_value());
+  EXPECT_FALSE(ask("_db._tcp.example.com", kA).waiting.has_value());
+}
+
+TEST_F(DnsReplies, AServiceThatThePolicyDoesNotNameIsNot) {
+  rules.services = {"_db._tcp.example.com"};
+  for (const char* name : {"example.com", "_tcp.example.com", "secret._db._tcp.example.com",
+                           "_x._tcp.example.com", "_db._tcp.example.com.example.com"}) {
+    EXPECT_FALSE(ask(name, kSrv).waiting.has_value()) << name;
+    expect_no_data(name, kSrv);
+  }
+}
+
+TEST_F(DnsReplies, ServicesLeadToAllowedNamesAlone) {
+  rules.services = {"_db._tcp.example.com"};
+  const DnsReply reply = ask("_db._TCP.example.com", kSrv);
+  const auto answer = [&](const KnownServices& known) {
+    return read_answer(services_answer(*reply.waiting, DnsTransport::kUdp, known, rules, names));
+  };
+  const ReadAnswer two_of = answer({{{1, 2, 3, "api.example.com"},
+                                     {0, 0, 53, "evil.example.org"},
+                                     {0x102, 0, 0xffff, "db.internal"}}});
+  EXPECT_EQ(two_of.question, wire("_db._TCP.example.com") + two(kSrv) + two(1));
+  ASSERT_EQ(two_of.answers.size(), 2u);
+  EXPECT_EQ(two_of.answers[0].data, two(1) + two(2) + two(3) + wire("api.example.com"));
+  EXPECT_EQ(two_of.answers[1].data, two(0x102) + two(0) + two(0xffff) + wire("db.internal"));
+  EXPECT_EQ(two_of.answers[0].ttl, 30u);
+  EXPECT_EQ(two_of.answers[0].type, kSrv);
+  const ReadAnswer none = answer(std::vector<DnsService>());
+  EXPECT_EQ(none.rcode(), static_cast<unsigned>(DnsRcode::kNoError));
+  EXPECT_THAT(none.answers, IsEmpty());
+  EXPECT_EQ(answer(std::nullopt).rcode(), static_cast<unsigned>(DnsRcode::kServFail));
+  rules.services.clear();
+  EXPECT_THAT(answer({{{1, 2, 3, "api.example.com"}}}).answers, IsEmpty());
+}
+
+TEST_F(DnsReplies, ServicesThatDoNotFitComeOverTcp) {
+  rules.services = {"_db._tcp.example.com"};
+  const DnsReply reply = ask("_db._tcp.example.com", kSrv);
+  const std::vector<DnsService> many(32, {0, 0, 1, "api.example.com"});
+  const auto answer = [&](DnsTransport transport) {
+    return read_answer(services_answer(*reply.waiting, transport, many, rules, names));
+  };
+  EXPECT_TRUE(answer(DnsTransport::kUdp).truncated());
+  EXPECT_EQ(answer(DnsTransport::kTcp).answers.size(), many.size());
 }
 
 TEST_F(DnsReplies, TheReverseNameOfASyntheticAddressIsItsName) {
@@ -253,7 +309,7 @@ TEST_F(DnsReplies, EveryOutcomeHasAWord) {
   std::set<std::string_view> words;
   for (int i = 0; i <= static_cast<int>(DnsOutcome::kMalformed); ++i)
     words.insert(to_string(static_cast<DnsOutcome>(i)));
-  EXPECT_EQ(words.size(), 9u);
+  EXPECT_EQ(words.size(), 10u);
 }
 
 // A decision with other addresses is written like ours: the seam for names with real ones.

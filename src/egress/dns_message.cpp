@@ -285,6 +285,19 @@ std::string DnsAnswers::addresses(std::span<const IpAddress> addresses, std::uin
   return write(DnsRcode::kNoError, data, ttl);
 }
 
+std::string DnsAnswers::services(std::span<const DnsService> services, std::uint32_t ttl) const {
+  std::vector<std::string> data;
+  for (const DnsService& service : services) {
+    std::string& one = data.emplace_back();
+    for (const std::uint16_t number : {service.priority, service.weight, service.port})
+      put(one, number);
+    const auto target = dns_wire_name(service.target);
+    VERIFY(target.has_value());  // a canonical name
+    one += *target;
+  }
+  return write(DnsRcode::kNoError, data, ttl);
+}
+
 std::string DnsAnswers::pointer(std::string_view wire_target, std::uint32_t ttl) const {
   const std::string data(wire_target);
   return write(DnsRcode::kNoError, std::span(&data, 1), ttl);

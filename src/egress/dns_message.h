@@ -93,6 +93,13 @@ std::optional<std::string> dns_wire_name(std::string_view host);
 // or not a whole one. `host` is in lower case.
 std::optional<policy::IpAddress> reverse_dns_address(std::string_view host);
 
+// What an SRV record says.
+struct DnsService {
+  std::uint16_t priority = 0, weight = 0, port = 0;
+  std::string target;  // a canonical name
+  bool operator==(const DnsService&) const = default;
+};
+
 // Answers to one query. All that do not fit into what the transport and the client take have no
 // records and the mark that they are truncated, by which the client comes again over TCP.
 class DnsAnswers {
@@ -103,6 +110,8 @@ class DnsAnswers {
   // One A or AAAA record for each address of the family that the query's type asks for; the others
   // are left out. The order stays. With none left it is the answer without records.
   std::string addresses(std::span<const policy::IpAddress> addresses, std::uint32_t ttl) const;
+  // One SRV record (RFC 2782) for each.
+  std::string services(std::span<const DnsService> services, std::uint32_t ttl) const;
   // One PTR record. `wire_target`: of dns_wire_name().
   std::string pointer(std::string_view wire_target, std::uint32_t ttl) const;
   // No record. With kNoError: the name exists and has none of this type.

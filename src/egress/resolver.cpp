@@ -10,16 +10,27 @@
 #include <limits>
 #include <utility>
 
+#include "policy/host_name.h"
+
 namespace caisson::egress {
 namespace {
 
 constexpr int kTimeoutMs = 3000;  // of the first try at each server
 constexpr int kTries = 3;
 
-struct Query {
+template <typename Done>
+struct Asked {
   std::string name;
-  Resolver::Done done;
+  Done done;
 };
+using Query = Asked<Resolver::Done>;
+using ServicesQuery = Asked<Resolver::ServicesDone>;
+
+std::unexpected<Error> failed(const std::string& name, int status) {
+  const bool unknown = status == ARES_ENOTFOUND || status == ARES_ENODATA;
+  return fail(Error(unknown ? Code::kNotFound : Code::kUnavailable,
+                    "the name " + name + " cannot be resolved (" + ::ares_strerror(status) + ")"));
+}
 
 ResolvedName resolved_of(const ares_addrinfo* info) {
   ResolvedName resolved;
@@ -45,15 +56,24 @@ ResolvedName resolved_of(const ares_addrinfo* info) {
 // The library's callback.
 void answer(void* data, int status, int, ares_addrinfo* info) {
   const std::unique_ptr<Query> query(static_cast<Query*>(data));
-  if (status != ARES_SUCCESS) {
-    const bool unknown = status == ARES_ENOTFOUND || status == ARES_ENODATA;
-    query->done(fail(Error(
-        unknown ? Code::kNotFound : Code::kUnavailable,
-        "the name " + query->name + " cannot be resolved (" + ::ares_strerror(status) + ")")));
-    return;
-  }
+  if (status != ARES_SUCCESS) return query->done(failed(query->name, status));
   ResolvedName found = resolved_of(info);
   ::ares_freeaddrinfo(info);
+  query->done(std::move(found));
+}
+
+void answer_services(void* data, int status, int, unsigned char* bytes, int size) {
+  const std::unique_ptr<ServicesQuery> query(static_cast<ServicesQuery*>(data));
+  ares_srv_reply* records = nullptr;
+  if (status == ARES_SUCCESS) status = ::ares_parse_srv_reply(bytes, size, &records);
+  if (status != ARES_SUCCESS) return query->done(failed(query->name, status));
+  std::vector<DnsService> found;
+  for (const ares_srv_reply* record = records; record != nullptr; record = record->next) {
+    const auto target = policy::canonical_host(record->host);
+    if (!target.has_value() || target->is_address()) continue;
+    found.push_back({record->priority, record->weight, record->port, target->name});
+  }
+  ::ares_free_data(records);
   query->done(std::move(found));
 }
 
@@ -94,6 +114,13 @@ void Resolver::resolve(const std::string& name, Done done) {
   // The callback owns it, and is always called.
   auto* query = new Query{name, std::move(done)};
   ::ares_getaddrinfo(state_->channel, name.c_str(), nullptr, &hints, answer, query);
+}
+
+void Resolver::services(const std::string& name, ServicesDone done) {
+  constexpr int kIn = 1;
+  auto* query = new ServicesQuery{name, std::move(done)};
+  ::ares_query(state_->channel, name.c_str(), kIn, static_cast<int>(DnsType::kSrv), answer_services,
+               query);
 }
 
 std::vector<pollfd> Resolver::wanted() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "egress/dns_message.h"
 #include "policy/ip_address.h"
 
 namespace caisson::egress {
@@ -37,6 +38,9 @@ class Resolver {
   // unavailable.
   using Done = std::function<void(Result<ResolvedName>)>;
   void resolve(const std::string& name, Done done);
+  // The SRV records of a name, those whose target is a name. Errors: as of resolve().
+  using ServicesDone = std::function<void(Result<std::vector<DnsService>>)>;
+  void services(const std::string& name, ServicesDone done);
 
   // What to poll for, and in how many milliseconds at the latest to call progress() (-1: never).
   std::vector<pollfd> wanted() const;

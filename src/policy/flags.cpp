@@ -437,6 +437,22 @@ Result<SecretRule> parse_secret(std::string_view text) {
   return rule;
 }
 
+namespace {
+
+// A preset may be given more than once: its rules then have the next free of its ids.
+void rename_preset(NetworkRule& rule, std::span<const NetworkRule> before) {
+  const std::string preset = rule.id.substr(0, rule.id.find('-'));
+  const std::string_view number = std::string_view(rule.id).substr(preset.size());
+  if (std::ranges::find(kPresets, preset) == kPresets.end()) return;
+  if (number.find_first_not_of("-0123456789") != number.npos) return;
+  const auto taken = [&] {
+    return std::ranges::find(before, rule.id, &NetworkRule::id) != before.end();
+  };
+  for (std::size_t i = 2; taken(); ++i) rule.id = preset + "-" + std::to_string(i);
+}
+
+}  // namespace
+
 Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network) {
   if (!patch.network.has_value()) {
     patch.network = std::move(network);
@@ -450,7 +466,10 @@ Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network) {
   if (network->unmatched == NetworkDefault::kAllowPublic) before->unmatched = network->unmatched;
   if (network->dns != DnsPolicy()) before->dns = network->dns;
   if (network->limits != NetworkLimits()) before->limits = network->limits;
-  std::ranges::move(network->rules, std::back_inserter(before->rules));
+  for (NetworkRule& rule : network->rules) {
+    rename_preset(rule, before->rules);
+    before->rules.push_back(std::move(rule));
+  }
   std::ranges::move(network->secrets, std::back_inserter(before->secrets));
   return {};
 }

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "policy/names.h"
+#include "policy/network_policy.h"
 
 namespace caisson::policy {
 namespace {
@@ -207,6 +208,17 @@ TEST(Flags, SeveralNetworksAreOne) {
   ASSERT_EQ(policy->rules.size(), 2u);
   EXPECT_EQ(policy->rules[1].hosts[0], "b.example.com");
   EXPECT_THAT(refusal(add_network(flags, std::nullopt)), HasSubstr("deny beside another"));
+}
+
+TEST(Flags, APresetMayBeGivenTwice) {
+  SpecPatch flags;
+  for (const char* text : {"preset:apt=a.example.com,b.example.com:80", "preset:apt=c.example.com",
+                           "preset:pip=c.example.com", "preset:apt=d.example.com,e.example.com:80"})
+    ASSERT_TRUE(add_network(flags, parse_network(text)->network).has_value()) << text;
+  std::vector<std::string> ids;
+  for (const NetworkRule& rule : (*flags.network)->rules) ids.push_back(rule.id);
+  EXPECT_THAT(ids, ElementsAre("apt", "apt-2", "apt-3", "pip", "apt-4", "apt-5"));
+  EXPECT_TRUE(CompiledNetwork::compile(**flags.network).has_value());
 }
 
 struct Flag {

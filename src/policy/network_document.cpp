@@ -70,15 +70,20 @@ Result<NetworkLimits> read_limits(const Node& node, Path path) {
 }
 
 Result<DnsPolicy> read_dns(const Node& node, Path path) {
-  constexpr std::array<std::string_view, 2> kKeys = {"unmatched", "ttl"};
+  constexpr std::array<std::string_view, 3> kKeys = {"unmatched", "ttl", "services"};
   if (node.kind != Node::Kind::kMap) {
     return fail(wrong_at(node, path, with_keys("a mapping", kKeys)));
   }
   DnsPolicy dns;
   const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
     if (name == "unmatched") return read_enum(value, below, kUnmatchedNameNames, dns.unmatched);
-    if (name != "ttl") return fail(unknown_key(name, value, below, kKeys));
-    TRY_ASSIGN(dns.ttl, read_number(value, below, 1, 3600, "seconds from 1 to 3600"));
+    if (name == "ttl") {
+      TRY_ASSIGN(dns.ttl, read_number(value, below, 1, 3600, "seconds from 1 to 3600"));
+    } else if (name == "services") {
+      TRY_ASSIGN(dns.services, read_words(value, below, "[_mongodb._tcp.db.example.com]"));
+    } else {
+      return fail(unknown_key(name, value, below, kKeys));
+    }
     return {};
   };
   TRY(for_each_key(node, path, read));
@@ -251,6 +256,7 @@ json::Value tree_of(const NetworkPolicy& policy) {
   tree.set("default", to_string(policy.unmatched)).set("floor", to_string(policy.floor));
   json::Value dns = json::Value::object();
   dns.set("unmatched", to_string(policy.dns.unmatched)).set("ttl", policy.dns.ttl);
+  if (!policy.dns.services.empty()) dns.set("services", list_of(policy.dns.services));
   tree.set("dns", std::move(dns));
   json::Value limits = json::Value::object();
   for (const NetworkLimitRule& rule : kNetworkLimits) {

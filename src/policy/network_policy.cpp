@@ -248,6 +248,33 @@ Result<CompiledNetwork::Rule> CompiledNetwork::compile_rule(const NetworkRule& v
   return rule;
 }
 
+namespace {
+
+// _SERVICE._PROTOCOL.NAME, as RFC 2782 has it. Not repaired: what stands here is what is asked.
+bool is_service(const std::string& text) {
+  const std::size_t protocol = text.find('.') + 1;
+  const std::size_t name = text.find('.', protocol) + 1;
+  if (protocol == 0 || name == 0 || text[0] != '_' || text[protocol] != '_') return false;
+  const auto host = canonical_host(text);
+  const auto below = canonical_host(std::string_view(text).substr(name));
+  return host.has_value() && host->name == text && below.has_value() && !below->is_address();
+}
+
+Status check_services(const std::vector<std::string>& services, const std::string& path) {
+  if (services.size() > kMaxServices) {
+    return fail(wrong(key_below(path, "services"), std::to_string(services.size()) + " names",
+                      "at most " + std::to_string(kMaxServices)));
+  }
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    if (is_service(services[i])) continue;
+    return fail(wrong(item(path, "services", i), quote(services[i]),
+                      "a name such as _mongodb._tcp.db.example.com, in lower case and whole"));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const NetworkPolicy& policy,
                                                                         std::string_view path) {
   const std::string top(path);
@@ -258,6 +285,7 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
     return fail(wrong(key_below(key_below(top, "dns"), "ttl"),
                       "the number " + std::to_string(policy.dns.ttl), "seconds from 1 to 3600"));
   }
+  TRY(check_services(policy.dns.services, key_below(top, "dns")));
   TRY(check_limits(policy.limits, key_below(top, "limits")));
   auto compiled = std::make_shared<CompiledNetwork>();
   if (policy.rules.size() > kMaxRules) {

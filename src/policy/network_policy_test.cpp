@@ -373,6 +373,9 @@ struct Case {
 };
 
 TEST(NetworkPolicy, RefusesWithKeyFoundAndAllowed) {
+  const auto with_service = [](std::string name) {
+    return [name](NetworkPolicy& policy) { policy.dns.services = {name}; };
+  };
   const auto with = [](NetworkRule rule) {
     return [rule](NetworkPolicy& policy) { policy.rules = {rule}; };
   };
@@ -424,6 +427,17 @@ TEST(NetworkPolicy, RefusesWithKeyFoundAndAllowed) {
        "network.limits.connections", "1000000", "1 to 65536"},
       {[](NetworkPolicy& policy) { policy.limits.rate_up = 0; }, "network.limits.rate_up", "0",
        "unlimited"},
+      {[](NetworkPolicy& policy) { policy.dns.services.assign(65, "_a._tcp.example.com"); },
+       "network.dns.services", "65 names", "at most 64"},
+      {with_service("db.example.com"), "network.dns.services[0]", "\"db.example.com\"",
+       "_mongodb._tcp.db.example.com"},
+      {with_service("_db._tcp"), "network.dns.services[0]", "_db._tcp", "_mongodb._tcp"},
+      {with_service("_db._tcp."), "network.dns.services[0]", "_db._tcp.", "whole"},
+      {with_service("_db.tcp.example.com"), "network.dns.services[0]", "_db.tcp", "whole"},
+      {with_service("_db._tcp.Example.com"), "network.dns.services[0]", "Example", "lower case"},
+      {with_service("_db._tcp.example.com."), "network.dns.services[0]", "com.", "whole"},
+      {with_service("_db._tcp.127.0.0.1"), "network.dns.services[0]", "127.0.0.1", "whole"},
+      {with_service("_db._tcp.**.example.com"), "network.dns.services[0]", "**", "whole"},
       {[](NetworkPolicy& policy) { policy.dns.ttl = 0; }, "network.dns.ttl", "the number 0",
        "1 to 3600"},
   };

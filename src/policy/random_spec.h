@@ -108,6 +108,8 @@ class RandomSpec {
     policy.floor = static_cast<Floor>(below(kFloorNames.size()));
     policy.dns.unmatched = static_cast<UnmatchedName>(below(kUnmatchedNameNames.size()));
     policy.dns.ttl = static_cast<std::uint32_t>(1 + below(3600));
+    if (chance(3))
+      policy.dns.services = {"_db._tcp.example.com", pick({"_x._udp.b.test", "_y._tcp.c"})};
     if (chance(2)) policy.limits.connections = std::nullopt;
     if (chance(2)) policy.limits.rate_up = 1 + below(1u << 30);
     for (auto n = below(4); n > 0; --n) {

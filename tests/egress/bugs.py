@@ -43,8 +43,9 @@ BUGS = [
         whole("Dns.test_no_query_leaves_the_host_however_many_there_are", "dns_closed")),
     bug(8, "Records that the guest adds to a query are forwarded with it", "buildkite/cleanroom/pull/494",
         unit("egress", "DnsQuery.HasNoRecords", "dns_sections"), whole("Dns.test_a_query_with_records_of_its_own_is_refused", "dns_sections")),
-    bug(9, "Programs that need other records (Kerberos asks for SRV) do not work", "openai/codex/issues/22387",
-        open="no bypass: what is no address has no records here, and no rule can ask for others"),
+    bug(9, "Programs that need other records (Kerberos asks for SRV) do not work; where any may be asked for, they carry data out", "openai/codex/issues/22387",
+        unit("egress", "DnsReplies.AServiceThatThePolicyDoesNotNameIsNot", "dns_services"),
+        whole("Dns.test_services_of_the_policy_are_looked_up_and_no_others", "dns_services")),
     bug(10, "An IPv6 address is answered that nothing leads to, and clients hang", "superradcompany/microsandbox/issues/607",
         whole("Dns.test_both_families_lead_to_the_name_at_once", "synthetic_v6", control=False)),
     # ---- names

@@ -35,6 +35,7 @@ ZONE = {
     "metadata.google.internal": [METADATA],
     "turns.example.com": lambda times: [GOOD] if times == 1 else [internet_lab.OWN], "self.example.com": [EVIL],
     "half.example.com": [EVIL],
+    "_db._tcp.example.com": [(10, 5, 8080, "good.example.com"), (20, 5, 8080, "evil.example.org")],
 }
 
 

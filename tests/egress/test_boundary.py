@@ -130,6 +130,23 @@ tell([ask_dns(query("secret.evil.example.org", kind)) for kind in (2, 5, 6, 10, 
             self.assertEqual(told, [10_000, [[0, 1]] * 4, [[0, 1]] * 2, [[0, 0]] * 13], self.told)
             self.assert_no_query()
 
+    def test_services_of_the_policy_are_looked_up_and_no_others(self):
+        """SRV records of a name that the policy has: asked for once, those of them that lead to what a rule allows, which is then reached."""
+        policy = FAST + "dns: {services: [_db._tcp.example.com, _none._tcp.example.com]}\nrules: [{hosts: [good.example.com], ports: [8080], proto: tcp}]"
+        for caller in self.each_caller():
+            told = self.inside(caller, policy, """
+tell([ask_dns(query("_db._tcp.example.com", 33), tcp=tcp) for tcp in (False, True, False)], ask_dns(query("_none._tcp.example.com", 33)))
+tell([ask_dns(query(name, kind)) for name, kind in (("secret._db._tcp.example.com", 33), ("_secret._tcp.example.com", 33), ("_db._tcp.example.com", 16))])
+tell("200 OK" in str(raw("good.example.com", 8080, b"x")), "200 OK" in str(raw("evil.example.org", 8080, b"x")))
+""")
+            self.assertEqual(told[:2], [[[[0, 1]] * 3, [0, 0]], [[0, 0]] * 3], self.told)
+            self.assertTrue(told[2][0], self.told)
+            self.assertFalse(told[2][1], self.told)
+            self.assertEqual(self.names.asked.count("_db._tcp.example.com"), 1)
+            self.assertEqual(len(self.names.queries), len([name for name in self.names.queries if b"secret" not in name]))
+            self.assertEqual([(r["decision"], r["reason"], r["host"]) for r in self.told["audit"] if r["kind"] == "dns"],
+                             [("allow", "services", "_db._tcp.example.com"), ("allow", "services", "_none._tcp.example.com")])
+
     def test_what_is_denied_was_never_asked_for(self):
         for caller in self.each_caller():
             told = self.inside(caller, ONE, """

@@ -181,7 +181,8 @@ class Internet:
 
 
 class Names:
-    """A DNS server on 127.0.0.1:53. `zone` has addresses, or a function of how often it was asked. `asked` are the names,
+    """A DNS server on 127.0.0.1:53. `zone` has addresses, a function of how often it was asked, or (priority, weight,
+    port, target) of services (SRV). `asked` are the names,
     `numbers` the queries' own. `ttl`: seconds for which its answers hold."""
 
     def __init__(self, zone, ttl=0):
@@ -208,6 +209,14 @@ class Names:
                 self.numbers.append(query[:2])
                 if callable(found):
                     found = found(self.asked.count(name))
+            services = [one for one in found or [] if isinstance(one, tuple)] if not callable(found) else []
+            if services:
+                self.asked.append(name)
+                data = [struct.pack(">HHH", *one[:3]) + b"".join(bytes([len(label)]) + label.encode() for label in one[3].split(".")) + b"\0"
+                        for one in services] if kind == 33 else []
+                answers = b"".join(b"\xc0\x0c" + struct.pack(">HHIH", 33, 1, self.ttl, len(one)) + one for one in data)
+                self.socket.sendto(query[:2] + struct.pack(">HHHHH", 0x8180, 1, len(data), 0, 0) + query[12:at + 5] + answers, peer)
+                continue
             head = query[:2] + struct.pack(">HHHHH", 0x8183 if found is None else 0x8180, 1, len(found or []) if kind == 1 else 0, 0, 0)
             answers = b"".join(b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, self.ttl, 4) + socket.inet_aton(a)
                                for a in found or []) if kind == 1 else b""

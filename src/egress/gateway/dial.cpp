@@ -1,14 +1,12 @@
 #include "egress/gateway/dial.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/guards.h"
+#include "egress/gateway/look_up.h"
 #include "egress/own_address.h"
-#include "egress/resolver.h"
 #include "io/race.h"
 
 namespace caisson::egress {
@@ -17,41 +15,10 @@ namespace {
 using policy::IpAddress;
 using policy::NetworkDecision;
 
-constexpr std::size_t kMostAddresses = 16;
-constexpr std::chrono::seconds kResolveTime{10};
 // For all addresses together.
 constexpr std::chrono::seconds kDialTime{20};
 // After so long without an answer the next address is tried.
 constexpr std::chrono::seconds kAttemptTime{3};
-
-// Blocks, for kResolveTime at most.
-Result<ResolvedName> look_up(const std::string& name) {
-  TRY_ASSIGN(Resolver resolver, Resolver::create());
-  std::optional<Result<ResolvedName>> found;
-  const auto until = io::Clock::now() + kResolveTime;
-  resolver.resolve(name, [&](Result<ResolvedName> result) {
-    if (!found.has_value()) found = std::move(result);
-  });
-  while (!found.has_value()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - io::Clock::now());
-    if (left.count() <= 0)
-      return fail(Error(Code::kDeadlineExceeded, "no answer from the resolver for " + name));
-    std::vector<pollfd> wanted = resolver.wanted();
-    const int patience = resolver.timeout_ms();
-    const int most = static_cast<int>(left.count());
-    ::poll(wanted.data(), wanted.size(), patience < 0 ? most : std::min(patience, most));
-    resolver.progress(wanted);
-  }
-  if (found->has_value() && (*found)->addresses.size() > kMostAddresses)
-    (*found)->addresses.resize(kMostAddresses);
-  return std::move(*found);
-}
-
-io::Async<void> look_up_into(io::Loop& loop, std::string name,
-                             std::optional<Result<ResolvedName>>& found) {
-  auto work = [name = std::move(name)] { return look_up(name); };
-  found = co_await loop.in_pool(std::move(work));
-}
 
 std::string endpoint(const IpAddress& address, std::uint16_t port) {
   const std::string text = address.to_string();
@@ -115,10 +82,8 @@ static io::Async<DialResult> dial_any(io::Loop& loop, policy::Host host, std::ui
     std::string text = endpoint(address, port);
     if (guard_off(Guard::kDialJudged) && !host.is_address()) {
       // What a gateway does whose library resolves the name once more.
-      std::optional<Result<ResolvedName>> again;
-      co_await look_up_into(loop, host.name, again);
-      if (again.has_value() && again->has_value())
-        text = endpoint((*again)->addresses.front(), port);
+      const Result<ResolvedName> again = co_await look_up(loop, host.name);
+      if (again.has_value()) text = endpoint(again->addresses.front(), port);
     }
     Attempt attempt;
     const io::Clock::duration patience = std::min<io::Clock::duration>(left, kAttemptTime);
@@ -164,19 +129,15 @@ io::Async<DialResult> dial(io::Loop& loop, KnownAddresses& known, policy::Host h
     // The host may have moved.
     known.forget(host.name);
   }
-  std::optional<Result<ResolvedName>> found;
-  // Also where others' look-ups have all threads.
-  co_await io::race(look_up_into(loop, host.name, found), io::Loop::sleep(2 * kResolveTime));
-  if (!found.has_value())
-    found = fail(Error(Code::kDeadlineExceeded, "no answer from the resolver for " + host.name));
-  if (!found->has_value()) {
-    DialFault fault{.sentence = found->error().message(),
-                    .late = found->error().code() == Code::kDeadlineExceeded};
+  Result<ResolvedName> found = co_await look_up(loop, host.name);
+  if (!found.has_value()) {
+    DialFault fault{.sentence = found.error().message(),
+                    .late = found.error().code() == Code::kDeadlineExceeded};
     co_return std::unexpected(std::move(fault));
   }
-  known.keep(host.name, (*found)->addresses, (*found)->holds, io::Clock::now());
+  known.keep(host.name, found->addresses, found->holds, io::Clock::now());
   co_return co_await dial_any(loop, std::move(host), port, std::move(allowed), std::move(policy),
-                              std::move((*found)->addresses));
+                              std::move(found->addresses));
 }
 
 }  // namespace caisson::egress

@@ -69,6 +69,7 @@ void collect_keys(const json::Value& value, const std::string& path, std::set<st
 
 TEST(NetworkDocumentation, HasEveryKeyOfAPolicy) {
   const auto policy = policy::parse_network_policy(R"(
+dns: {services: [_db._tcp.example.com]}
 rules:
   - id: a
     hosts: [a.example.com]

@@ -1,13 +1,8 @@
 #include "egress/gateway/gateway.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "base/fd.h"
 #include "base/guards.h"
 #include "egress/gateway/state.h"
 #include "io/address.h"
@@ -19,9 +14,6 @@ using io::Async;
 using State = Gateway::State;
 
 constexpr Rate kRecordRate{.per_second = 200, .burst = 2000};
-constexpr unsigned kMostDnsStreams = 16;
-constexpr unsigned kMostStreamQueries = 10;
-constexpr std::chrono::seconds kDnsIdle{2};
 // Of the bodies that are looked at before they go on (secret_passage.h), of all requests together.
 constexpr std::size_t kMostHeldBodies = 64u << 20;
 
@@ -63,19 +55,6 @@ std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
   return after;
 }
 
-#if defined(CAISSON_TEST_SWITCHES)
-// What a gateway does that forwards: the query goes to this host's resolver.
-void forward_query(std::string_view query) {
-  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in resolver{};
-  resolver.sin_family = AF_INET;
-  resolver.sin_port = htons(53);
-  resolver.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  (void)::sendto(socket.get(), query.data(), query.size(), MSG_NOSIGNAL,
-                 reinterpret_cast<const sockaddr*>(&resolver), sizeof resolver);
-}
-#endif
-
 }  // namespace
 
 Gateway::State::State(io::Loop& on, GatewayOptions given)
@@ -84,6 +63,7 @@ Gateway::State::State(io::Loop& on, GatewayOptions given)
       meter(options.policy->values().limits),
       // Every connection has a handler of its own.
       http(on, http_limits(), nullptr),
+      services(on),
       ending(on),
       one_ended(on),
       record_rate(kRecordRate, io::Clock::now()) {}
@@ -243,80 +223,6 @@ Async<void> Gateway::State::accept_all(std::shared_ptr<State> self) {
     auto stream = co_await self->tcp->accept();
     if (!stream.has_value()) co_return;
     self->loop.spawn(serve(self, std::move(*stream)));
-  }
-}
-
-// ---- DNS ----------------------------------------------------------------------------------------
-
-NameVerdict Gateway::State::verdict(const std::string& name) const {
-  policy::Host host;
-  host.name = name;
-  return options.policy->may_match(host) ? NameVerdict::kMatched : NameVerdict::kUnmatched;
-}
-
-std::string Gateway::State::reply(std::string_view query, DnsTransport transport) {
-#if defined(CAISSON_TEST_SWITCHES)
-  if (guard_off(Guard::kDnsClosed)) forward_query(query);
-#endif
-  DnsReply reply = reply_to_dns(query, transport, options.policy->values().dns, *this, *names);
-  // What is answered with an address is judged, and recorded, when it is connected to.
-  if (reply.outcome == DnsOutcome::kRefused || reply.outcome == DnsOutcome::kNotAName ||
-      reply.outcome == DnsOutcome::kTableFull) {
-    record({.kind = AuditKind::kDns,
-            .reason = std::string(to_string(reply.outcome)),
-            .host = std::move(reply.name)});
-  }
-  return std::move(reply.answer);
-}
-
-Async<void> Gateway::State::answer_datagrams(std::shared_ptr<State> self) {
-  for (;;) {
-    auto query = co_await self->dns_udp->receive(kMostDnsQuery);
-    if (!query.has_value()) co_return;
-    // Dropped, as a resolver that is too busy drops it: the client asks again.
-    if (!self->meter.take_query()) continue;
-    const std::string answer = self->reply(query->bytes, DnsTransport::kUdp);
-    if (!answer.empty()) self->dns_udp->send(answer, *query->from);
-  }
-}
-
-Async<void> Gateway::State::accept_queries(std::shared_ptr<State> self) {
-  for (;;) {
-    auto stream = co_await self->dns_tcp->accept();
-    if (!stream.has_value()) co_return;
-    if (self->dns_streams < kMostDnsStreams)
-      self->loop.spawn(answer_stream(self, std::move(*stream)));
-  }
-}
-
-Async<void> Gateway::State::answer_stream(std::shared_ptr<State> self,
-                                          std::unique_ptr<io::Stream> stream) {
-  struct Counted {
-    explicit Counted(unsigned& counter) : count(counter) { ++count; }
-    ~Counted() { --count; }
-    unsigned& count;
-  };
-  const Counted counted(self->dns_streams);
-  stream->set_timeout(kDnsIdle);
-  std::string bytes;
-  std::array<char, 1024> piece;
-  for (unsigned answered = 0; answered < kMostStreamQueries;) {
-    const DnsFrame frame = next_dns_frame(bytes);
-    if (frame.state == DnsFrame::State::kRefused) co_return;
-    if (frame.state == DnsFrame::State::kNeedMore) {
-      const auto count = co_await stream->read(piece);
-      if (count.value_or(0) == 0) co_return;
-      bytes.append(piece.data(), *count);
-      continue;
-    }
-    if (!self->meter.take_query()) co_return;
-    const std::string answer = self->reply(frame.message, DnsTransport::kTcp);
-    bytes.erase(0, frame.used);
-    ++answered;
-    if (answer.empty()) co_return;
-    const std::string framed = dns_frame(answer);
-    const Status written = co_await stream->write(framed);
-    if (!written.has_value()) co_return;
   }
 }
 

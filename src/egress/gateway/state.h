@@ -18,6 +18,7 @@
 #include "egress/gateway/h2_session.h"
 #include "egress/gateway/meter.h"
 #include "egress/gateway/pass.h"
+#include "egress/gateway/services.h"
 #include "egress/name_table.h"
 #include "egress/rate.h"
 #include "http/server.h"
@@ -50,13 +51,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   State(io::Loop& on, GatewayOptions given);
 
   // ---- gateway.cpp
-  NameVerdict verdict(const std::string& name) const override;
   static io::Async<void> accept_all(std::shared_ptr<State> self);
-  static io::Async<void> answer_datagrams(std::shared_ptr<State> self);
-  static io::Async<void> accept_queries(std::shared_ptr<State> self);
-  static io::Async<void> answer_stream(std::shared_ptr<State> self,
-                                       std::unique_ptr<io::Stream> stream);
-  std::string reply(std::string_view query, DnsTransport transport);
   void record(const AuditRecord& record);
   void count_unwritten();
   // Takes nothing more, resets every connection and ends whoever waits.
@@ -66,6 +61,19 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
 
   // As the policy has them now.
   void compile_secrets();
+
+  // ---- dns.cpp
+  NameVerdict verdict(const std::string& name) const override;
+  static io::Async<void> answer_datagrams(std::shared_ptr<State> self);
+  static io::Async<void> accept_queries(std::shared_ptr<State> self);
+  static io::Async<void> answer_stream(std::shared_ptr<State> self,
+                                       std::unique_ptr<io::Stream> stream);
+  DnsReply reply(std::string_view query, DnsTransport transport);
+  // What a reply that waits is waiting for.
+  static io::Async<std::string> answer_services(std::shared_ptr<State> self, DnsReply reply,
+                                                DnsTransport transport);
+  static io::Async<void> answer_later(std::shared_ptr<State> self, DnsReply reply,
+                                      std::shared_ptr<const io::SocketAddress> from);
 
   // ---- connection.cpp
   static io::Async<void> serve(std::shared_ptr<State> self, std::unique_ptr<io::Stream> stream);
@@ -117,6 +125,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   PassRoom room;
   KnownAddresses known;
   http::Server http;
+  Services services;
   std::unique_ptr<io::Listener> tcp, dns_tcp;
   std::unique_ptr<io::DatagramSocket> dns_udp;
   unsigned dns_streams = 0;
