@@ -77,6 +77,15 @@ struct DnsPolicy {
   bool operator==(const DnsPolicy&) const = default;
 };
 
+// A SOCKS5 proxy (RFC 1928) by which everything goes out that is let through. Nothing goes out past
+// it: where it fails, what would have gone through it fails.
+struct UpstreamProxy {
+  std::string address;   // "proxy.example.com:1080", "192.0.2.1:1080", "[2001:db8::1]:1080"
+  std::string username;  // at most 255 bytes (RFC 1929); empty: it asks for none
+  std::optional<SecretSource> password;  // of 1 to 255 bytes; with a username alone
+  bool operator==(const UpstreamProxy&) const = default;
+};
+
 // Of one sandbox; nullopt is unlimited.
 struct NetworkLimits {
   std::optional<std::uint64_t> connections = 256;            // at once; 1 to 65536
@@ -97,6 +106,7 @@ struct NetworkPolicy {
   // What the sandbox uses without having it. TLS to a secret's hosts is inspected, whatever the
   // rule (or the default) says that allows it, but for a tcp rule.
   std::vector<SecretRule> secrets;
+  std::optional<UpstreamProxy> upstream_proxy;
   bool operator==(const NetworkPolicy&) const = default;
 };
 

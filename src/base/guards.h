@@ -97,10 +97,14 @@ enum class Guard : std::uint8_t {
   kInjectMakesRoom,     // who the client says it is gives way to what is set
   kInjectNeedsValue,    // a request without its secret is not sent
   kPlaceholderInside,   // the sandbox gets the placeholder, not the value
+  kProxyFloor,          // the proxy that everything goes out by is judged as a destination
+  kProxyAlone,          // nothing goes out past it
+  kProxyAddresses,      // where addresses decide, it gets those that were judged, and no names
+  kTunnelBound,         // what is inside a tunnel is for the host that it was asked for
   kScrub,               // answers have the placeholder where servers say the value
 };
 
-inline constexpr std::size_t kGuardCount = 69;
+inline constexpr std::size_t kGuardCount = 73;
 
 #if defined(CAISSON_TEST_SWITCHES)
 
@@ -174,6 +178,10 @@ inline constexpr std::array<std::string_view, kGuardCount> kGuardNames = {
     "inject_makes_room",
     "inject_needs_value",
     "placeholder_inside",
+    "proxy_floor",
+    "proxy_alone",
+    "proxy_addresses",
+    "tunnel_bound",
     "scrub",
 };
 static_assert(static_cast<std::size_t>(Guard::kScrub) + 1 == kGuardCount);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::box {
 namespace {
@@ -77,8 +78,8 @@ Result<SecretValue> fetch_secret(const SecretSource& source) {
 
 Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy) {
   std::vector<SecretValue> values;
-  for (const policy::SecretRule& rule : policy.secrets) {
-    const std::string name = "network.secrets." + rule.name;
+  for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
+    const std::string name = policy::key_of(rule);
     if (rule.on_violation == policy::OnSecretViolation::kTerminate)
       return fail(Error(Code::kUnimplemented, name + ".on_violation: found terminate, which this "
                                                      "version does not do; allowed is block"));
@@ -90,7 +91,7 @@ Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& poli
 }
 
 void forget_variables(const policy::NetworkPolicy& policy) {
-  for (const policy::SecretRule& rule : policy.secrets) {
+  for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     if (rule.source.kind != SecretSource::Kind::kEnv) continue;
     char* const value = ::getenv(rule.source.text.c_str());
     if (value == nullptr) continue;

@@ -16,6 +16,7 @@
 #include "base/sys.h"
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -66,6 +67,7 @@ Status GatewayProcess::serve(GatewayDescriptors sockets) {
 
 Result<std::vector<std::string>> GatewayProcess::give_secrets(const policy::NetworkPolicy& policy,
                                                               std::span<const SecretValue> values) {
+  const std::vector<policy::SecretRule> rules = policy::rules_with_values(policy);
   std::vector<std::string> placeholders;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::string_view value = values[i].bytes();
@@ -77,8 +79,9 @@ Result<std::vector<std::string>> GatewayProcess::give_secrets(const policy::Netw
     wipe(message);
     auto placeholder = expect(kGatewayPlaceholder);
     if (!placeholder.has_value())
-      return fail(std::move(placeholder).error().with("network.secrets." + policy.secrets[i].name));
+      return fail(std::move(placeholder).error().with(policy::key_of(rules[i])));
     TRY(sent);
+    if (policy::is_proxy_password(rules[i])) continue;
     placeholders.push_back(guard_off(Guard::kPlaceholderInside) ? std::string(value)
                                                                 : placeholder->bytes.substr(1));
   }

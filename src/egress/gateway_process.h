@@ -44,8 +44,9 @@ class GatewayProcess {
                                                        Fd audit);
   ~GatewayProcess();
 
-  // The values of the policy's secrets, in its order, once, directly after start(): they go over
-  // the socket and nowhere else. What stands for each inside, in the same order. Error:
+  // The values of the policy's secrets, in its order, and of its proxy's password
+  // (policy::rules_with_values), once, directly after start(): they go over the socket and nowhere
+  // else. What stands for each secret inside, in the same order. Error:
   // invalid_argument with the secret's name; that of serve().
   Result<std::vector<std::string>> give_secrets(const policy::NetworkPolicy& policy,
                                                 std::span<const SecretValue> values);

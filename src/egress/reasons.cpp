@@ -31,6 +31,9 @@ constexpr auto kReasons = std::to_array<Reason>({
      "host does not name it in cidrs"},
     {"unreachable", "it is allowed, but the name has no address, or nothing answers there"},
     {"timeout", "it is allowed, but there was no answer in time"},
+    {"upstream_proxy",
+     "it is allowed, but the proxy that everything goes out by cannot be reached, or does not let "
+     "it through"},
     {"upstream", "it is allowed, but the server broke off, or its answer is not HTTP"},
     {"no_authority", "the TLS is to be inspected, and the sandbox was made without an authority"},
     {"authority_not_trusted",

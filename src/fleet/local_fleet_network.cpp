@@ -7,6 +7,7 @@
 #include "fleet/network.h"
 #include "policy/network_document.h"
 #include "policy/network_policy.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::fleet {
 namespace {
@@ -55,7 +56,7 @@ io::Async<Result<std::vector<GivenSecret>>> LocalFleet::State::values_for(
     std::string team, std::string network, std::vector<GivenSecret> given) {
   CO_TRY_ASSIGN(const policy::NetworkPolicy policy, policy::parse_written_network_policy(network));
   std::vector<std::string> names;
-  for (const policy::SecretRule& rule : policy.secrets) {
+  for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     const std::string& name = rule.source.text;
     if (!is_of_sandbox(rule) && !is_among(given, name) &&
         std::ranges::find(names, name) == names.end())
@@ -170,7 +171,7 @@ std::optional<LocalFleet::State::NetworkWish> LocalFleet::State::renewed(const E
   if (entry.record.keys.empty()) return std::nullopt;
   auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
   const auto uses = [&](const policy::SecretRule& rule) { return rule.source.text == name; };
-  if (!policy.has_value() || !std::ranges::any_of(policy->secrets, uses)) return std::nullopt;
+  if (!policy.has_value() || !std::ranges::any_of(policy::rules_with_values(*policy), uses)) return std::nullopt;
   return NetworkWish{
       .network = std::move(*policy), .fields = entry.sandbox->view().network, .secrets = {}};
 }

@@ -6,14 +6,15 @@
 #include "policy/complain.h"
 #include "policy/network_document.h"
 #include "policy/network_policy.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::fleet {
 
 Status check_served(const policy::NetworkPolicy& policy) {
-  for (const policy::SecretRule& rule : policy.secrets) {
-    const std::string path = "network.secrets." + rule.name;
+  for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
+    const std::string path = policy::key_of(rule);
     if (rule.source.kind != policy::SecretSource::Kind::kVault)
-      return fail(policy::wrong(path + ".source", "a source of this host's",
+      return fail(policy::wrong(policy::is_proxy_password(rule) ? path : path + ".source", "a source of this host's",
                                 "{vault: NAME}: what the server keeps for the team"));
     if (rule.on_violation != policy::OnSecretViolation::kBlock)
       return fail(policy::wrong(path + ".on_violation", "terminate", "block"));
@@ -31,6 +32,8 @@ Result<std::string> without_secrets(const std::string& network) {
   if (network.empty()) return network;
   TRY_ASSIGN(policy::NetworkPolicy policy, policy::parse_written_network_policy(network));
   policy.secrets.clear();
+  // The proxy stays, and refuses whoever has no password: nothing goes out past it.
+  if (policy.upstream_proxy) policy.upstream_proxy->password.reset();
   return policy::written(policy);
 }
 

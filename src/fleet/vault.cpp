@@ -9,6 +9,7 @@
 #include "egress/secrets/placeholder.h"
 #include "egress/secrets/sealed.h"
 #include "io/authority.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::fleet {
 namespace {
@@ -40,6 +41,9 @@ const egress::SecretEntry* entry_of(const std::vector<egress::SecretEntry>& entr
 Result<egress::SharedSecret> value_of(const policy::SecretRule& rule,
                                       std::span<const GivenSecret> values,
                                       const egress::SecretEntry* before) {
+  // A password goes to the proxy that it was given for.
+  if (before != nullptr && policy::is_proxy_password(rule) && before->rule != rule)
+    before = nullptr;
   const auto given = std::ranges::find(values, rule.source.text, &GivenSecret::name);
   if (given != values.end()) return given->value;
   if (before != nullptr && before->rule.source == rule.source) return before->value;
@@ -51,6 +55,10 @@ Result<egress::SecretEntry> sealed_entry(const policy::SecretRule& rule,
                                          const egress::SecretEntry* before) {
   egress::SecretEntry entry{.rule = rule};
   TRY_ASSIGN(entry.value, value_of(rule, values, before));
+  if (policy::is_proxy_password(rule)) {
+    if (entry.value) TRY(policy::check_proxy_password(entry.value->bytes()));
+    return entry;
+  }
   if (entry.value) TRY(egress::check_value_of(rule, entry.value->bytes()));
   const bool had = before != nullptr && before->rule.source == rule.source;
   if (!entry.value && !had)
@@ -76,16 +84,17 @@ SecretValue Vault::derive(std::string_view purpose) const {
 Result<std::string> Vault::seal(const policy::NetworkPolicy& policy,
                                 std::span<const GivenSecret> values,
                                 std::string_view before) const {
-  if (policy.secrets.empty()) return std::string();
+  const std::vector<policy::SecretRule> rules = policy::rules_with_values(policy);
+  if (rules.empty()) return std::string();
   const SecretValue key = derive(kRecords);
   std::vector<egress::SecretEntry> known, entries;
   if (!before.empty()) {
     TRY_ASSIGN(known, egress::unseal(key.bytes(), before));
   }
-  for (const policy::SecretRule& rule : policy.secrets) {
+  for (const policy::SecretRule& rule : rules) {
     auto entry = sealed_entry(rule, values, entry_of(known, rule));
     if (!entry.has_value())
-      return fail(std::move(entry).error().with("network.secrets." + rule.name));
+      return fail(std::move(entry).error().with(policy::key_of(rule)));
     entries.push_back(std::move(*entry));
   }
   // That they fit together.

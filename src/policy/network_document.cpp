@@ -198,10 +198,32 @@ Result<std::vector<NetworkRule>> read_rules(const Node& node, Path path) {
   return rules;
 }
 
+Result<UpstreamProxy> read_proxy(const Node& node, Path path) {
+  constexpr std::array<std::string_view, 3> kKeys = {"address", "username", "password"};
+  if (node.kind != Node::Kind::kMap) {
+    return fail(wrong_at(node, path, with_keys("a mapping", kKeys)));
+  }
+  UpstreamProxy proxy;
+  const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
+    if (name == "address") {
+      TRY_ASSIGN(proxy.address, read_word(value, below, "HOST:PORT"));
+    } else if (name == "username") {
+      TRY_ASSIGN(proxy.username, read_word(value, below, "a text"));
+    } else if (name == "password") {
+      TRY_ASSIGN(proxy.password, read_source(value, below));
+    } else {
+      return fail(unknown_key(name, value, below, kKeys));
+    }
+    return {};
+  };
+  TRY(for_each_key(node, path, read));
+  return proxy;
+}
+
 Status read_policy_key(const std::string& name, const Node& value, Path below,
                        NetworkPolicy& policy) {
-  constexpr std::array<std::string_view, 7> kKeys = {"version", "default", "floor",  "dns",
-                                                     "limits",  "rules",   "secrets"};
+  constexpr std::array<std::string_view, 8> kKeys = {
+      "version", "default", "floor", "dns", "limits", "rules", "secrets", "upstream_proxy"};
   if (name == "version") {
     if (is_scalar(value) && value.text == "1") return {};
     return fail(wrong_at(value, below, "1"));
@@ -216,10 +238,20 @@ Status read_policy_key(const std::string& name, const Node& value, Path below,
     TRY_ASSIGN(policy.rules, read_rules(value, below));
   } else if (name == "secrets") {
     TRY_ASSIGN(policy.secrets, read_secrets(value, below));
+  } else if (name == "upstream_proxy") {
+    TRY_ASSIGN(policy.upstream_proxy, read_proxy(value, below));
   } else {
     return fail(unknown_key(name, value, below, kKeys));
   }
   return {};
+}
+
+json::Value tree_of(const UpstreamProxy& proxy) {
+  json::Value tree = json::Value::object();
+  tree.set("address", proxy.address);
+  if (!proxy.username.empty()) tree.set("username", proxy.username);
+  if (proxy.password) tree.set("password", source_tree(*proxy.password));
+  return tree;
 }
 
 json::Value tree_of(const NetworkRule& rule) {
@@ -267,6 +299,7 @@ json::Value tree_of(const NetworkPolicy& policy) {
   for (const NetworkRule& rule : policy.rules) rules.push(tree_of(rule));
   tree.set("rules", std::move(rules));
   if (!policy.secrets.empty()) tree.set("secrets", secrets_tree(policy.secrets));
+  if (policy.upstream_proxy) tree.set("upstream_proxy", tree_of(*policy.upstream_proxy));
   return tree;
 }
 

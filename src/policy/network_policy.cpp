@@ -9,6 +9,7 @@
 #include "policy/complain.h"
 #include "policy/names.h"
 #include "policy/secret_check.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::policy {
 namespace {
@@ -135,7 +136,8 @@ std::string_view to_string(NetworkReason reason) {
 }
 
 bool inspects(const NetworkPolicy& policy) {
-  return !policy.secrets.empty() || std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
+  const bool has_password = policy.upstream_proxy && policy.upstream_proxy->password;
+  return has_password || !policy.secrets.empty() || std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
     return rule.action == RuleAction::kAllow && rule.protocol == RuleProtocol::kHttp &&
            rule.tls == TlsMode::kInspect;
   });
@@ -302,7 +304,10 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
     }
     const bool names = std::ranges::any_of(
         rule.hosts, [](const HostPattern& entry) { return !entry.is_address(); });
+    const bool addresses = std::ranges::any_of(rule.hosts, &HostPattern::is_address);
     if (rule.action == RuleAction::kDeny && names) compiled->denies_names_ = true;
+    if (rule.action == RuleAction::kDeny && (addresses || !rule.cidrs.empty()))
+      compiled->denies_addresses_ = true;
     compiled->rules_.push_back(std::move(rule));
   }
   compiled->values_ = policy;
@@ -316,6 +321,10 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
     }
   }
   TRY(compiled->check_secret_hosts(secrets));
+  if (policy.upstream_proxy) {
+    TRY_ASSIGN(compiled->proxy_,
+               check_proxy(*policy.upstream_proxy, key_below(top, "upstream_proxy")));
+  }
   return std::shared_ptr<const CompiledNetwork>(std::move(compiled));
 }
 
@@ -506,6 +515,18 @@ NetworkDecision CompiledNetwork::address(const IpAddress& address, std::uint16_t
     if (named) return {.allowed = true, .reason = NetworkReason::kMatch, .rule = rule.id};
   }
   return {.allowed = false, .reason = NetworkReason::kFloor};
+}
+
+bool CompiledNetwork::allows_proxy_at(const IpAddress& address, bool own) const {
+  const IpClass type = classify(address);
+  if ((type == IpClass::kGlobal && !own) || guard_off(Guard::kProxyFloor)) return true;
+  if (values_.floor == Floor::kFixed || !proxy_) return false;
+  if (proxy_->host.is_address()) return proxy_->host.address == address;
+  return !own && (type == IpClass::kPrivate || type == IpClass::kShared);
+}
+
+bool CompiledNetwork::proxy_resolves(const NetworkDecision& allowed) const {
+  return allowed.reason == NetworkReason::kMatch && !denies_addresses_;
 }
 
 bool CompiledNetwork::may_match(const Host& host) const {

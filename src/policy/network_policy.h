@@ -55,7 +55,8 @@ struct NetworkDecision {
   bool operator==(const NetworkDecision&) const = default;
 };
 
-// Whether any TLS is to be opened, for which the sandbox must know an authority. Of a policy that
+// Whether any TLS is to be opened, for which the sandbox must know an authority; or gateways have to
+// be given a value, which needs the same keys where a sandbox has several of them. Of a policy that
 // may not be valid.
 bool inspects(const NetworkPolicy& policy);
 
@@ -89,6 +90,17 @@ class CompiledNetwork {
   // are named by the address alone, and ranges wider than the private ones lift nothing.
   NetworkDecision address(const IpAddress& address, std::uint16_t port, bool own,
                           const NetworkDecision& allowed) const;
+
+  // By which everything goes out, its port included; nullopt: directly.
+  const std::optional<Authority>& upstream_proxy() const { return proxy_; }
+  // Whether the proxy may be at that address, to which its own (text or name) led. The Internet's
+  // are; others where the floor may be lifted, which the policy does by naming the proxy: the very
+  // address, or by a name those of private networks that are not this host's.
+  bool allows_proxy_at(const IpAddress& address, bool own) const;
+  // Whether the proxy is told the name that `allowed` let through, and resolves it itself. Else it is
+  // given addresses that were judged: where the policy's default allowed it, or some rule denies
+  // addresses, since then the address decides.
+  bool proxy_resolves(const NetworkDecision& allowed) const;
 
   // Whether any rule could allow this name, on whatever port: what DNS asks.
   bool may_match(const Host& host) const;
@@ -144,7 +156,8 @@ class CompiledNetwork {
   NetworkPolicy values_;
   std::vector<Rule> rules_;
   std::vector<std::vector<HostPattern>> secret_hosts_;  // of each secret of values_
-  bool denies_names_ = false;
+  std::optional<Authority> proxy_;
+  bool denies_names_ = false, denies_addresses_ = false;
 };
 
 }  // namespace caisson::policy

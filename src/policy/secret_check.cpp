@@ -64,40 +64,6 @@ Status check_text(const std::string& text, const std::string& path, std::string_
   return fail(wrong(path, quote(text), allowed));
 }
 
-Status check_source(const SecretSource& source, const std::string& path) {
-  switch (source.kind) {
-    case SecretSource::Kind::kEnv:
-      if (is_variable(source.text)) return {};
-      return fail(wrong(path + ".env", quote(source.text), "the name of a variable"));
-    case SecretSource::Kind::kFile:
-      return check_text(source.text, path + ".file", "a path without control characters");
-    case SecretSource::Kind::kVault:
-      if (is_name(source.text)) return {};
-      return fail(
-          wrong(path + ".vault", quote(source.text), "1 to 64 letters, digits, '-', '.' and '_'"));
-    case SecretSource::Kind::kFd:
-      if (source.descriptor >= 3) return {};
-      return fail(wrong(path + ".fd", "the number " + std::to_string(source.descriptor),
-                        "an inherited descriptor, at least 3"));
-    case SecretSource::Kind::kCommand:
-      break;
-    default:
-      return fail(wrong(path, "another kind", "env, file, command, fd or vault"));
-  }
-  if (source.command.empty() || source.command.size() > kMaxCommandWords)
-    return fail(wrong(path + ".command", std::to_string(source.command.size()) + " words",
-                      "a program and its arguments, at most 64 words"));
-  for (std::size_t i = 0; i < source.command.size(); ++i) {
-    const std::string& word = source.command[i];
-    // An argument may be empty; the program may not.
-    if (i > 0 && word.empty()) continue;
-    TRY(check_text(word, at(path + ".command", i), "a word without control characters"));
-  }
-  if (source.ttl_ms && (*source.ttl_ms < 1000 || *source.ttl_ms > kMaxTtl))
-    return fail(wrong(path + ".ttl", std::to_string(*source.ttl_ms) + "ms", "1s to 365d"));
-  return {};
-}
-
 Status check_shape(const SecretShape& shape, const std::string& path) {
   if (shape.kind > SecretShape::Kind::kNone)
     return fail(wrong(path, "another kind", "length, prefix:TEXT, jwt, aws or none"));
@@ -215,6 +181,40 @@ std::string unescaped(std::string_view word) {
 }
 
 }  // namespace
+
+Status check_source(const SecretSource& source, const std::string& path) {
+  switch (source.kind) {
+    case SecretSource::Kind::kEnv:
+      if (is_variable(source.text)) return {};
+      return fail(wrong(path + ".env", quote(source.text), "the name of a variable"));
+    case SecretSource::Kind::kFile:
+      return check_text(source.text, path + ".file", "a path without control characters");
+    case SecretSource::Kind::kVault:
+      if (is_name(source.text)) return {};
+      return fail(
+          wrong(path + ".vault", quote(source.text), "1 to 64 letters, digits, '-', '.' and '_'"));
+    case SecretSource::Kind::kFd:
+      if (source.descriptor >= 3) return {};
+      return fail(wrong(path + ".fd", "the number " + std::to_string(source.descriptor),
+                        "an inherited descriptor, at least 3"));
+    case SecretSource::Kind::kCommand:
+      break;
+    default:
+      return fail(wrong(path, "another kind", "env, file, command, fd or vault"));
+  }
+  if (source.command.empty() || source.command.size() > kMaxCommandWords)
+    return fail(wrong(path + ".command", std::to_string(source.command.size()) + " words",
+                      "a program and its arguments, at most 64 words"));
+  for (std::size_t i = 0; i < source.command.size(); ++i) {
+    const std::string& word = source.command[i];
+    // An argument may be empty; the program may not.
+    if (i > 0 && word.empty()) continue;
+    TRY(check_text(word, at(path + ".command", i), "a word without control characters"));
+  }
+  if (source.ttl_ms && (*source.ttl_ms < 1000 || *source.ttl_ms > kMaxTtl))
+    return fail(wrong(path + ".ttl", std::to_string(*source.ttl_ms) + "ms", "1s to 365d"));
+  return {};
+}
 
 Status check_secret(const SecretRule& rule, std::string_view path) {
   const std::string below(path);

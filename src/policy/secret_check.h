@@ -20,6 +20,9 @@ Status check_secret(const SecretRule& rule, std::string_view path = "secret");
 // all of them.
 Status check_secrets(std::span<const SecretRule> rules, std::string_view path = "secrets");
 
+// Where a value comes from. `path`: the key of the source. Error: as above.
+Status check_source(const SecretSource& source, const std::string& path);
+
 // The words of a JSON pointer (RFC 6901), unescaped; at least one. Error: invalid_argument.
 Result<std::vector<std::string>> parse_json_pointer(std::string_view text);
 

@@ -44,40 +44,6 @@ Result<std::uint64_t> read_ttl(const Node& node, Path path) {
   return **value;
 }
 
-Result<SecretSource> read_source(const Node& node, Path path) {
-  constexpr std::array<std::string_view, 6> kKeys = {"env", "file",  "command",
-                                                     "fd",  "vault", "ttl"};
-  if (node.kind != Node::Kind::kMap) return fail(wrong_at(node, path, kAllowedSource));
-  SecretSource source;
-  std::size_t kinds = 0;
-  const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
-    if (name == "ttl") {
-      TRY_ASSIGN(source.ttl_ms, read_ttl(value, below));
-      return {};
-    }
-    const auto kind = index_of(kSourceNames, name);
-    if (!kind) return fail(unknown_key(name, value, below, kKeys));
-    source.kind = static_cast<SecretSource::Kind>(*kind);
-    ++kinds;
-    if (name == "command") {
-      TRY_ASSIGN(source.command, read_words(value, below, "[/usr/bin/get-token, --json]"));
-    } else if (name == "fd") {
-      TRY_ASSIGN(const std::uint32_t number,
-                 read_number(value, below, 0, kMostNumber, "an inherited descriptor, at least 3"));
-      source.descriptor = static_cast<int>(number);
-    } else {
-      TRY_ASSIGN(source.text, read_text(value, below));
-    }
-    return {};
-  };
-  TRY(for_each_key(node, path, read));
-  if (kinds != 1)
-    return fail(wrong_at(node, path, kinds == 0 ? "no source" : "several sources", kAllowedSource));
-  if (source.ttl_ms && source.kind != SecretSource::Kind::kCommand)
-    return fail(wrong_at(node, path + ".ttl", "a ttl", "ttl beside command alone"));
-  return source;
-}
-
 Result<SecretShape> read_shape(const Node& node, Path path) {
   if (!is_text(node)) return fail(wrong_at(node, path, kAllowedShape));
   const std::size_t colon = node.text.find(':');
@@ -185,26 +151,6 @@ Status read_key(const std::string& name, const Node& value, Path below, SecretRu
   return {};
 }
 
-json::Value tree_of(const SecretSource& source) {
-  json::Value tree = json::Value::object();
-  const std::string_view name = name_of(kSourceNames, source.kind);
-  switch (source.kind) {
-    case SecretSource::Kind::kEnv:
-    case SecretSource::Kind::kFile:
-    case SecretSource::Kind::kVault:
-      tree.set(name, source.text);
-      break;
-    case SecretSource::Kind::kCommand:
-      tree.set(name, list_of(source.command));
-      if (source.ttl_ms) tree.set("ttl", format_limit(LimitUnit::kDuration, source.ttl_ms));
-      break;
-    case SecretSource::Kind::kFd:
-      tree.set(name, source.descriptor);
-      break;
-  }
-  return tree;
-}
-
 json::Value tree_of(const SecretPlace& place) {
   const std::string name(name_of(kPlaceNames, place.kind));
   switch (place.kind) {
@@ -225,7 +171,7 @@ json::Value tree_of(const SecretPlace& place) {
 json::Value tree_of(const SecretRule& rule) {
   json::Value tree = json::Value::object();
   if (!rule.env.empty()) tree.set("env", rule.env);
-  tree.set("source", tree_of(rule.source));
+  tree.set("source", source_tree(rule.source));
   if (!rule.inject) {
     std::string shape(name_of(kShapeNames, rule.shape.kind));
     if (rule.shape.kind == SecretShape::Kind::kPrefix) shape += ":" + rule.shape.prefix;
@@ -250,6 +196,60 @@ json::Value tree_of(const SecretRule& rule) {
 }
 
 }  // namespace
+
+Result<SecretSource> read_source(const Node& node, Path path) {
+  constexpr std::array<std::string_view, 6> kKeys = {"env", "file",  "command",
+                                                     "fd",  "vault", "ttl"};
+  if (node.kind != Node::Kind::kMap) return fail(wrong_at(node, path, kAllowedSource));
+  SecretSource source;
+  std::size_t kinds = 0;
+  const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
+    if (name == "ttl") {
+      TRY_ASSIGN(source.ttl_ms, read_ttl(value, below));
+      return {};
+    }
+    const auto kind = index_of(kSourceNames, name);
+    if (!kind) return fail(unknown_key(name, value, below, kKeys));
+    source.kind = static_cast<SecretSource::Kind>(*kind);
+    ++kinds;
+    if (name == "command") {
+      TRY_ASSIGN(source.command, read_words(value, below, "[/usr/bin/get-token, --json]"));
+    } else if (name == "fd") {
+      TRY_ASSIGN(const std::uint32_t number,
+                 read_number(value, below, 0, kMostNumber, "an inherited descriptor, at least 3"));
+      source.descriptor = static_cast<int>(number);
+    } else {
+      TRY_ASSIGN(source.text, read_text(value, below));
+    }
+    return {};
+  };
+  TRY(for_each_key(node, path, read));
+  if (kinds != 1)
+    return fail(wrong_at(node, path, kinds == 0 ? "no source" : "several sources", kAllowedSource));
+  if (source.ttl_ms && source.kind != SecretSource::Kind::kCommand)
+    return fail(wrong_at(node, path + ".ttl", "a ttl", "ttl beside command alone"));
+  return source;
+}
+
+json::Value source_tree(const SecretSource& source) {
+  json::Value tree = json::Value::object();
+  const std::string_view name = name_of(kSourceNames, source.kind);
+  switch (source.kind) {
+    case SecretSource::Kind::kEnv:
+    case SecretSource::Kind::kFile:
+    case SecretSource::Kind::kVault:
+      tree.set(name, source.text);
+      break;
+    case SecretSource::Kind::kCommand:
+      tree.set(name, list_of(source.command));
+      if (source.ttl_ms) tree.set("ttl", format_limit(LimitUnit::kDuration, source.ttl_ms));
+      break;
+    case SecretSource::Kind::kFd:
+      tree.set(name, source.descriptor);
+      break;
+  }
+  return tree;
+}
 
 Result<std::vector<SecretRule>> read_secrets(const Node& node, const std::string& path) {
   if (node.kind != Node::Kind::kMap)

@@ -12,6 +12,7 @@
 #include "policy/host_name.h"
 #include "policy/ip_address.h"
 #include "policy/network_policy.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::api::e2b {
 namespace {
@@ -26,6 +27,8 @@ constexpr std::size_t kMostRules = 10, kMostHeaders = 20, kMostHeaderValue = 819
 constexpr std::size_t kMostPieces = 2048;
 constexpr std::string_view kAllTraffic = "0.0.0.0/0";
 constexpr std::string_view kHidden = "***";
+// No name of a team's secret begins so.
+constexpr std::string_view kProxyPassword = ".egress-proxy";
 
 bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -158,19 +161,26 @@ Status read_rules(const Object& object, Network& network) {
 }
 
 // {"address":"HOST:PORT","username":…,"password":…}; null: none.
-Result<bool> parse_proxy(const Object& network) {
-  TRY_ASSIGN(const auto proxy, network.object("egressProxy"));
-  if (!proxy.has_value()) return false;
-  TRY_ASSIGN(const auto address, proxy->text("address", kMostHost + 6));
-  const std::string path = proxy->path_of("address");
-  if (!address.has_value()) return fail(wrong(path, "nothing", "\"HOST:PORT\""));
-  const std::string_view host = without_port(*address);
-  if (host.size() == address->size() || !(is_domain(host) || is_address_range(host))) {
-    return fail(wrong(path, quote(*address), "\"HOST:PORT\""));
-  }
-  TRY_ASSIGN([[maybe_unused]] const auto username, proxy->text("username", 255));
-  TRY_ASSIGN([[maybe_unused]] const auto password, proxy->text("password", 255));
-  return true;
+Status read_proxy(const Object& object, Network& network) {
+  TRY_ASSIGN(const auto proxy, object.object("egressProxy"));
+  if (!proxy.has_value()) return {};
+  TRY_ASSIGN(auto address, proxy->text("address", kMostHost + 8));
+  TRY_ASSIGN(auto username, proxy->text("username", policy::kMostProxyCredential));
+  TRY_ASSIGN(auto password, proxy->text("password", policy::kMostProxyCredential));
+  policy::UpstreamProxy& made = network.proxy.emplace();
+  made.address = std::move(address).value_or("");
+  made.username = std::move(username).value_or("");
+  network.proxy_password = std::move(password).value_or("");
+  if (!network.proxy_password.empty())
+    made.password = policy::SecretSource{.kind = policy::SecretSource::Kind::kVault,
+                                         .text = std::string(kProxyPassword)};
+  TRY_ASSIGN(const policy::Authority where, policy::check_proxy(made, object.path_of("egressProxy")));
+  // What its name leads to is judged whenever it is dialed.
+  if (!where.host.is_address() ||
+      policy::classify(where.host.address) == policy::IpClass::kGlobal)
+    return {};
+  return fail(wrong(proxy->path_of("address"), quote(made.address),
+                    "a proxy at an address of the Internet"));
 }
 
 // The first and the last address of an IPv4 block.
@@ -343,8 +353,7 @@ Status read_egress(const Object& object, Network& network) {
                        "'ALL_TRAFFIC' in deny out to block all other traffic."));
   }
   TRY(read_rules(object, network));
-  TRY_ASSIGN(network.has_proxy, parse_proxy(object));
-  return {};
+  return read_proxy(object, network);
 }
 
 }  // namespace
@@ -378,14 +387,13 @@ Result<Network> parse_network_update(const Object& body) {
 Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                                                        const Egress& egress) {
   const char* wish = !network.headers.empty() && !egress.exists     ? "rules"
-                     : network.has_proxy                            ? "egressProxy"
+                     : network.proxy && !egress.exists              ? "egressProxy"
                      : !network.allow_out.empty() && !egress.exists ? "allowOut"
                                                                     : nullptr;
   if (wish != nullptr)
-    return fail({Code::kUnimplemented, "network." + std::string(wish) +
-                                           (egress.exists ? " is not held by this server"
-                                                          : " is not held by this server: its "
-                                                            "sandboxes have no way out")});
+    return fail({Code::kUnimplemented,
+                 "network." + std::string(wish) +
+                     " is not held by this server: its sandboxes have no way out"});
   if (!egress.exists) return std::nullopt;
   const bool asks = !network.allow_out.empty() || !network.deny_out.empty();
   policy::NetworkPolicy made;
@@ -396,6 +404,7 @@ Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
     TRY(add_denied(network, made));
   }
   add_headers(network.headers, made);
+  made.upstream_proxy = network.proxy;
   // What it says of itself is of no use to a client, whose words were others.
   auto compiled = policy::CompiledNetwork::compile(made);
   if (!compiled.has_value()) return fail(Error::invalid(compiled.error().message()));
@@ -410,6 +419,9 @@ std::vector<fleet::GivenSecret> values_of(const Network& network) {
       values.push_back({.name = name_of_value(index),
                         .value = std::make_shared<const SecretValue>(header.value)});
   }
+  if (!network.proxy_password.empty())
+    values.push_back({.name = std::string(kProxyPassword),
+                      .value = std::make_shared<const SecretValue>(network.proxy_password)});
   return values;
 }
 
@@ -421,6 +433,12 @@ std::string network_fields(const Network& network, const Egress& egress) {
   fields.set("allowOut", texts(network.allow_out));
   fields.set("denyOut", texts(network.deny_out));
   if (!network.headers.empty()) fields.set("rules", rules_of(network.headers));
+  if (network.proxy) {
+    json::Value proxy = json::Value::object();
+    proxy.set("address", network.proxy->address);
+    if (!network.proxy->username.empty()) proxy.set("username", network.proxy->username);
+    fields.set("egressProxy", std::move(proxy));
+  }
   return json::serialize(fields);
 }
 
@@ -434,8 +452,10 @@ void add_network(json::Value& body, const fleet::SandboxView& view) {
     const bool says = list != nullptr && list->as_array() != nullptr && !list->as_array()->empty();
     if (says) network.set(key, *list);
   }
-  const json::Value* rules = fields.has_value() ? fields->find("rules") : nullptr;
-  if (rules != nullptr) network.set("rules", *rules);
+  for (const std::string_view key : {"rules", "egressProxy"}) {
+    const json::Value* value = fields.has_value() ? fields->find(key) : nullptr;
+    if (value != nullptr) network.set(key, *value);
+  }
   body.set("network", std::move(network));
   const json::Value* internet = fields.has_value() ? fields->find("allowInternetAccess") : nullptr;
   if (internet != nullptr) body.set("allowInternetAccess", *internet);

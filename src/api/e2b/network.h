@@ -4,7 +4,7 @@
 // rule that denies wins. So what is allowed is cut out of what is denied, and where all is denied
 // the rest is left away. The floor stays where it is, whatever is allowed. Headers that rules set
 // are injected secrets of ours, whose values are sealed; answers may have them, as there.
-// What this server does not hold (egressProxy) is refused rather than left away. Pure functions.
+// What this server does not hold is refused rather than left away. Pure functions.
 #pragma once
 
 #include <caisson/network.h>
@@ -33,7 +33,9 @@ struct Network {
   bool internet = true;
   std::vector<std::string> allow_out, deny_out;
   std::vector<HeaderRule> headers;
-  bool has_proxy = false;
+  // Where it has a password that is in `proxy_password`; its source is the vault.
+  std::optional<policy::UpstreamProxy> proxy;
+  std::string proxy_password;
 };
 
 // Of a body that makes a sandbox: its `network` and `allow_internet_access`.
@@ -46,9 +48,10 @@ Result<Network> parse_network_update(const Object& body);
 // invalid_argument, of names and ranges that no rule can have.
 Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                                                        const Egress& egress);
-// The values of the headers that are plain texts; those of secrets are the vault's.
+// The values of the headers that are plain texts, and the proxy's password; those of secrets are
+// the vault's.
 std::vector<fleet::GivenSecret> values_of(const Network& network);
-// What was asked for, without values of headers, as view().network has it; and the members of a
+// What was asked for, without values of headers and without a password, as view().network has it; and the members of a
 // body that tell it again.
 std::string network_fields(const Network& network, const Egress& egress);
 void add_network(json::Value& body, const fleet::SandboxView& view);

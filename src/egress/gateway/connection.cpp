@@ -7,6 +7,7 @@
 #include "egress/first_bytes.h"
 #include "egress/gateway/dial.h"
 #include "egress/gateway/state.h"
+#include "egress/gateway/through_proxy.h"
 #include "io/race.h"
 
 namespace caisson::egress {
@@ -198,11 +199,14 @@ Async<std::optional<DialResult>> Gateway::State::dial_for(State& state, policy::
   const ServedDomain& served = state.options.served;
   const bool is_served = tls && served.has(host, port);
   auto connect = [&]() -> Async<void> {
+    const auto policy = state.options.policy;
     if (is_served)
       dialed = co_await dial_served(state.loop, served.address);
+    else if (policy->upstream_proxy())
+      dialed = co_await dial_through_proxy(state.loop, state.known, std::move(host), port,
+                                           std::move(allowed), policy, state.proxy_password());
     else
-      dialed = co_await dial(state.loop, state.known, std::move(host), port, std::move(allowed),
-                             state.options.policy);
+      dialed = co_await dial(state.loop, state.known, std::move(host), port, std::move(allowed), policy);
   };
   co_await io::race(connect(), wait_end(state));
   if (state.ended) co_return std::nullopt;
@@ -214,7 +218,7 @@ bool Gateway::State::may_stand(const policy::CompiledNetwork& policy, const poli
                                const policy::NetworkDecision& decision) const {
   // Dialed as such, and as nothing else: no name leads there.
   if (options.served.has(host, port) && upstream == options.served.address) return true;
-  return allows_address(policy, upstream, port, decision);
+  return allows_upstream(policy, upstream, port, decision);
 }
 
 // What a new policy says of a connection that stands.
@@ -241,7 +245,7 @@ static Async<void> connect_through(std::shared_ptr<State> self, MeteredStream& c
     judged.detail = fault.sentence;
     if (fault.denied) judged.decision = *fault.denied;
     judged.missed = !fault.denied;
-    if (judged.missed) judged.reason = fault.late ? "timeout" : "unreachable";
+    if (judged.missed) judged.reason = reason_of(fault);
     co_return co_await refuse(*self, client, destination, judged);
   }
   Dialed& upstream = **dialed;

@@ -25,6 +25,16 @@ std::string endpoint(const IpAddress& address, std::uint16_t port) {
   return (address.is_v6() ? "[" + text + "]" : text) + ":" + std::to_string(port);
 }
 
+struct Attempt {
+  std::optional<Result<std::unique_ptr<io::Stream>>> result;
+};
+
+io::Async<void> try_one(io::Loop& loop, std::string address, Attempt& attempt) {
+  attempt.result = co_await io::connect_tcp(loop, std::move(address));
+}
+
+}  // namespace
+
 std::string address_sentence(const policy::Host& host, const IpAddress& address,
                              const NetworkDecision& decision) {
   std::string sentence = host.name;
@@ -36,15 +46,10 @@ std::string address_sentence(const policy::Host& host, const IpAddress& address,
   return sentence + ", which is no address of the Internet (" + std::string(to_string(type)) + ")";
 }
 
-struct Attempt {
-  std::optional<Result<std::unique_ptr<io::Stream>>> result;
-};
-
-io::Async<void> try_one(io::Loop& loop, std::string address, Attempt& attempt) {
-  attempt.result = co_await io::connect_tcp(loop, std::move(address));
+std::string_view reason_of(const DialFault& fault) {
+  if (fault.proxy) return "upstream_proxy";
+  return fault.late ? "timeout" : "unreachable";
 }
-
-}  // namespace
 
 static std::optional<IpAddress> address_of(std::string_view endpoint) {
   std::string_view text = endpoint.substr(0, endpoint.rfind(':'));
@@ -60,15 +65,12 @@ bool allows_address(const policy::CompiledNetwork& policy, std::string_view endp
 }
 
 static io::Async<DialResult> dial_any(io::Loop& loop, policy::Host host, std::uint16_t port,
-                                      policy::NetworkDecision allowed,
-                                      std::shared_ptr<const policy::CompiledNetwork> policy,
-                                      std::vector<IpAddress> addresses) {
+                                      AddressJudge judge, std::vector<IpAddress> addresses) {
   DialFault fault{.sentence = host.name + " has no address"};
   bool tried = false;
   const io::Clock::time_point until = io::Clock::now() + kDialTime;
   for (const IpAddress& address : addresses) {
-    const NetworkDecision decision =
-        policy->address(address, port, is_own_address(address), allowed);
+    const NetworkDecision decision = judge(address);
     if (!decision.allowed) {
       // What the network said of another address is nearer to what the caller wants to know.
       if (tried) continue;
@@ -113,22 +115,9 @@ io::Async<DialResult> dial_served(io::Loop& loop, std::string address) {
   co_return std::unexpected(std::move(fault));
 }
 
-io::Async<DialResult> dial(io::Loop& loop, KnownAddresses& known, policy::Host host,
-                           std::uint16_t port, policy::NetworkDecision allowed,
-                           std::shared_ptr<const policy::CompiledNetwork> policy) {
-  std::optional<std::vector<IpAddress>> addresses;
-  if (host.is_address()) {
-    addresses.emplace({host.address});
-  } else {
-    addresses = known.find(host.name, io::Clock::now());
-  }
-  if (addresses) {
-    DialResult result = co_await dial_any(loop, host, port, allowed, policy, std::move(*addresses));
-    if (result.has_value() || result.error().denied || host.is_address())
-      co_return std::move(result);
-    // The host may have moved.
-    known.forget(host.name);
-  }
+io::Async<Resolved> resolve(io::Loop& loop, KnownAddresses& known, policy::Host host) {
+  if (host.is_address()) co_return std::vector<IpAddress>{host.address};
+  if (auto addresses = known.find(host.name, io::Clock::now())) co_return *std::move(addresses);
   Result<ResolvedName> found = co_await look_up(loop, host.name);
   if (!found.has_value()) {
     DialFault fault{.sentence = found.error().message(),
@@ -136,8 +125,31 @@ io::Async<DialResult> dial(io::Loop& loop, KnownAddresses& known, policy::Host h
     co_return std::unexpected(std::move(fault));
   }
   known.keep(host.name, found->addresses, found->holds, io::Clock::now());
-  co_return co_await dial_any(loop, std::move(host), port, std::move(allowed), std::move(policy),
-                              std::move(found->addresses));
+  co_return std::move(found->addresses);
+}
+
+io::Async<DialResult> dial_judged(io::Loop& loop, KnownAddresses& known, policy::Host host,
+                                  std::uint16_t port, AddressJudge judge) {
+  const bool was_known = !host.is_address() && known.find(host.name, io::Clock::now()).has_value();
+  Resolved addresses = co_await resolve(loop, known, host);
+  if (!addresses.has_value()) co_return std::unexpected(std::move(addresses.error()));
+  DialResult result = co_await dial_any(loop, host, port, judge, *std::move(addresses));
+  if (!was_known || result.has_value() || result.error().denied) co_return std::move(result);
+  // The host may have moved.
+  known.forget(host.name);
+  addresses = co_await resolve(loop, known, host);
+  if (!addresses.has_value()) co_return std::unexpected(std::move(addresses.error()));
+  co_return co_await dial_any(loop, std::move(host), port, std::move(judge), *std::move(addresses));
+}
+
+io::Async<DialResult> dial(io::Loop& loop, KnownAddresses& known, policy::Host host,
+                           std::uint16_t port, policy::NetworkDecision allowed,
+                           std::shared_ptr<const policy::CompiledNetwork> policy) {
+  AddressJudge judge = [policy = std::move(policy), allowed = std::move(allowed),
+                        port](const IpAddress& address) {
+    return policy->address(address, port, is_own_address(address), allowed);
+  };
+  co_return co_await dial_judged(loop, known, std::move(host), port, std::move(judge));
 }
 
 }  // namespace caisson::egress

@@ -6,6 +6,7 @@
 #include "base/guards.h"
 #include "egress/gateway/state.h"
 #include "io/address.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -31,6 +32,11 @@ bool is_open(const policy::SecretRule& rule) {
   return rule.inject.has_value() && !rule.inject->scrub;
 }
 
+bool same_value(const SharedSecret& a, const SharedSecret& b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return a->bytes() == b->bytes();
+}
+
 // The second ones, with what answers may still have of the first; of those that are no more the
 // placeholders stay known.
 std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
@@ -38,6 +44,8 @@ std::vector<SecretEntry> followed_by(const std::vector<SecretEntry>& before,
   for (const SecretEntry& old : before) {
     const auto now = std::ranges::find(after, old.rule.name,
                                        [](const SecretEntry& entry) { return entry.rule.name; });
+    // A connection begins with it or does not; nothing of it comes back.
+    if (policy::is_proxy_password(old.rule)) continue;
     if (now == after.end()) {
       // Of one that was set as a header nobody has a placeholder.
       if (old.rule.inject || after.size() >= policy::kMaxSecrets) continue;
@@ -142,24 +150,29 @@ Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
     return fail(Error::invalid(
         "network: this sandbox was made with a policy that inspects no TLS, so that it trusts no "
         "certificate of its gateway; allowed are rules with tls: splice or plaintext"));
+  const auto proxy_before = state.options.policy->values().upstream_proxy;
+  const SharedSecret password_before = state.proxy_password();
   state.options.policy = std::move(policy);
   state.options.secrets = std::move(secrets);
   state.compile_secrets();
   state.meter.set_limits(state.options.policy->values().limits);
   ++state.revision;
   state.record({.kind = AuditKind::kPolicyUpdate, .allowed = true, .reason = "update"});
+  const bool other_proxy = proxy_before != state.options.policy->values().upstream_proxy ||
+                           !same_value(password_before, state.proxy_password());
   for (const State::Open& open : state.open) {
-    if (!open.still_allowed(*state.options.policy)) open.stream->end_for("policy_update");
+    // By another proxy, or as somebody else.
+    if (other_proxy || !open.still_allowed(*state.options.policy)) open.stream->end_for("policy_update");
   }
   return {};
 }
 
 Status check_same_rules(const policy::NetworkPolicy& policy, std::span<const SecretEntry> secrets) {
-  for (const policy::SecretRule& rule : policy.secrets) {
+  for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     const auto same = [&](const SecretEntry& entry) { return entry.rule == rule; };
     if (std::ranges::any_of(secrets, same)) continue;
     return fail(Error::invalid(
-        "network.secrets." + rule.name +
+        policy::key_of(rule) +
         ": found a secret that is not one of the sandbox's, or another rule for it; allowed is the "
         "rule that it was given with, or none"));
   }
@@ -168,8 +181,9 @@ Status check_same_rules(const policy::NetworkPolicy& policy, std::span<const Sec
 
 void Gateway::State::compile_secrets() {
   if (options.secrets.empty()) return;
+  const std::vector<policy::SecretRule> rules =
+      policy::rules_with_values(options.policy->values());
   for (SecretEntry& entry : options.secrets) {
-    const auto& rules = options.policy->values().secrets;
     const auto rule = std::ranges::find(rules, entry.rule.name, &policy::SecretRule::name);
     entry.revoked = rule == rules.end();
     if (!entry.revoked) entry.rule = *rule;
@@ -181,6 +195,13 @@ void Gateway::State::compile_secrets() {
     made = SecretRules::create(options.secrets);
   }
   if (made.has_value()) secrets = std::move(*made);
+}
+
+SharedSecret Gateway::State::proxy_password() const {
+  const auto entry = std::ranges::find_if(options.secrets, [](const SecretEntry& one) {
+    return policy::is_proxy_password(one.rule) && !one.revoked;
+  });
+  return entry == options.secrets.end() ? nullptr : entry->value;
 }
 
 OpenConnection::OpenConnection(std::shared_ptr<State> state, Carrier& stream,

@@ -29,6 +29,7 @@
 #include "io/stream.h"
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
+#include "policy/upstream_proxy.h"
 
 namespace {
 
@@ -117,13 +118,20 @@ Status unseal_secrets(Started& started, std::string_view sealed) {
 
 // The values of the policy's secrets; what stands for each goes back.
 Status receive_secrets(Started& started) {
-  for (const policy::SecretRule& rule : started.policy->values().secrets) {
+  for (const policy::SecretRule& rule : policy::rules_with_values(started.policy->values())) {
     TRY_ASSIGN(sys::Message message, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
     if (!message.bytes.starts_with(kGatewaySecret))
       return fail(Error(Code::kCancelled, "whoever started the gateway wants it no more"));
     SecretEntry entry{.rule = rule};
     entry.value = std::make_shared<const SecretValue>(std::string_view(message.bytes).substr(1));
     wipe(message.bytes);
+    if (policy::is_proxy_password(rule)) {
+      // Nothing stands for it inside.
+      TRY(policy::check_proxy_password(entry.value->bytes()));
+      say(kGatewayPlaceholder, "");
+      started.secrets.push_back(std::move(entry));
+      continue;
+    }
     TRY_ASSIGN(entry.placeholder, placeholder_of(rule, entry.value->bytes(), random_bytes));
     say(kGatewayPlaceholder, entry.placeholder);
     started.secrets.push_back(std::move(entry));

@@ -61,6 +61,8 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
 
   // As the policy has them now.
   void compile_secrets();
+  // Null: the policy's proxy has none, or nobody keeps it any more.
+  SharedSecret proxy_password() const;
 
   // ---- dns.cpp
   NameVerdict verdict(const std::string& name) const override;

@@ -20,7 +20,7 @@ Refused dial_refusal(const DialFault& fault) {
     return refused;
   }
   refused.status = fault.late ? 504 : 502;
-  refused.reason = fault.late ? "timeout" : "unreachable";
+  refused.reason = reason_of(fault);
   return refused;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/encoding.h"
 #include "policy/network_document.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -66,7 +67,12 @@ class Texts {
 
 std::string rules_of(std::span<const SecretEntry> entries) {
   policy::NetworkPolicy carrier;
-  for (const SecretEntry& entry : entries) carrier.secrets.push_back(entry.rule);
+  for (const SecretEntry& entry : entries) {
+    if (policy::is_proxy_password(entry.rule))
+      carrier.upstream_proxy = policy::proxy_of(entry.rule);
+    else
+      carrier.secrets.push_back(entry.rule);
+  }
   return policy::written(carrier);
 }
 
@@ -80,7 +86,7 @@ Result<std::vector<SecretEntry>> entries_in(std::string_view bytes) {
   if (!rules) return fail(not_sealed());
   TRY_ASSIGN(policy::NetworkPolicy carrier, policy::parse_written_network_policy(*rules));
   std::vector<SecretEntry> entries;
-  for (policy::SecretRule& rule : carrier.secrets) {
+  for (policy::SecretRule& rule : policy::rules_with_values(carrier)) {
     const auto placeholder = Texts::next(bytes);
     const auto value = Texts::next(bytes);
     if (!placeholder || !value) return fail(not_sealed());

@@ -7,6 +7,7 @@
 #include "egress/secrets/placeholder.h"
 #include "http/text.h"
 #include "policy/secret_check.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -142,6 +143,9 @@ bool Secret::in_some_form() const {
 }
 
 Result<std::shared_ptr<const SecretRules>> SecretRules::create(std::vector<SecretEntry> entries) {
+  // Of the proxy's password no request knows.
+  std::erase_if(entries,
+                [](const SecretEntry& entry) { return policy::is_proxy_password(entry.rule); });
   std::vector<policy::SecretRule> rules;
   for (const SecretEntry& entry : entries) rules.push_back(entry.rule);
   TRY(policy::check_secrets(rules));

@@ -90,6 +90,7 @@ class Secret {
 
 class SecretRules {
  public:
+  // Without the proxy's password (policy/upstream_proxy.h), which is none of theirs.
   // Error: invalid_argument with the secret's name for what check_secrets(), check_secret_value()
   // or is_placeholder() refuses, for a placeholder that is within another or within a value, and
   // for too many old values; resource_exhausted where the values are too long in all.
