@@ -526,7 +526,8 @@ bool CompiledNetwork::allows_proxy_at(const IpAddress& address, bool own) const 
 }
 
 bool CompiledNetwork::proxy_resolves(const NetworkDecision& allowed) const {
-  return allowed.reason == NetworkReason::kMatch && !denies_addresses_;
+  return guard_off(Guard::kProxyAddresses) ||
+         (allowed.reason == NetworkReason::kMatch && !denies_addresses_);
 }
 
 bool CompiledNetwork::may_match(const Host& host) const {

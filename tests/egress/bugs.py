@@ -191,4 +191,7 @@ BESIDE = [
     bug("a", "A server is not verified before a request goes there", "", whole("Tls.test_a_server_that_cannot_be_believed_is_sent_nothing", "upstream_verified")),
     bug("b", "A program that reads the image's bundle alone does not find the authority", "", whole("Clients.test_wget", "trust_bundle")),
     bug("c", "A program that reads a variable alone does not find it", "", whole("Clients.test_node", "trust_variables")),
+    bug("d", "A proxy that a policy names is a way to this host's own network", "", unit("policy", "UpstreamProxy.IsJudgedByTheFloor", "proxy_floor")),
+    bug("e", "Where the proxy fails, what should have gone through it goes out directly", "", whole("Proxies.test_a_proxy_that_fails_is_not_gone_around", "proxy_alone")),
+    bug("f", "A proxy resolves a name to an address that the policy denies", "", unit("policy", "UpstreamProxy.ResolvesWhatARuleNamesWhereNoAddressIsDenied", "proxy_addresses")),
 ]

@@ -14,6 +14,22 @@ PUBLIC = "default: allow-public\nlimits: {connections: 1000, connections_per_sec
 FAST = "limits: {connections: 1000, connections_per_second: 10000, dns_per_second: 100000}\n"
 
 
+class Proxies(lab.Lab):
+    def test_a_proxy_that_fails_is_not_gone_around(self):
+        for caller in self.each_caller():
+            policy = f"""
+upstream_proxy: {{address: "{EVIL}:9"}}
+rules:
+  - {{hosts: [good.example.com]}}
+  - {{hosts: [good.example.com], tls: plaintext}}
+"""
+            told = self.inside(caller, policy, """
+tell(tls("good.example.com", ask("GET /", "good.example.com", last)).decode(), states(raw("good.example.com", 80, ask("GET /", "good.example.com", last))))
+""")
+            self.assertEqual(told, [["SSLError", [502]]], self.told)
+            self.assert_untouched()
+
+
 class Boundary(lab.Lab):
     def test_what_no_rule_allows_is_reset_and_sent_nowhere(self):
         for caller in self.each_caller():

@@ -115,7 +115,7 @@ class Stage(test_gateway.Lab):
             self.network(sandbox, {"denyOut": ["no address"]}, 400)
             self.assertTrue(self.reaches(sandbox, GOOD))
             self.network(sandbox, {"rules": {"good.example.com": [{"transform": {"headers": {"A": "b"}}}]}}, 409)
-            self.network(sandbox, {"egressProxy": {"address": "proxy.example.com:1080"}}, 501)
+            self.network(sandbox, {"egressProxy": {"address": "10.1.2.3:1080"}}, 400)
             self.assertEqual(self.ask("POST", f"/sandboxes/{sandbox}/pause")[0], 204)
             self.network(sandbox, {}, 409)
 

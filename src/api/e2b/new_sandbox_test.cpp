@@ -108,7 +108,7 @@ TEST(NewSandboxTest, AWayOutIsRefusedRatherThanLeftAway) {
         R"("network":{"allowOut":["example.com"],"denyOut":["0.0.0.0/0"]})",
         R"("allow_internet_access":false,"network":{"allowOut":["example.com"]})",
         R"("network":{"rules":{"api.example.com:8443":[{"transform":{"headers":{"A":"b"}}}]}})",
-        R"("network":{"egressProxy":{"address":"proxy.example.com:1080","password":"p"}})"}) {
+        R"("network":{"egressProxy":{"address":"proxy.example.com:1080","username":"u","password":"p"}})"}) {
     EXPECT_TRUE(refusal(R"({"templateID":"base",)" + std::string(network) + "}")
                     .starts_with("unimplemented: network."))
         << network;
@@ -223,8 +223,6 @@ TEST(NewSandboxNetwork, WhatCannotBeHeldIsRefused) {
                               Dialect::kV1, kPublic);
     return wanted.has_value() ? "" : wanted.error().message();
   };
-  EXPECT_THAT(refused(R"({"egressProxy":{"address":"proxy.example.com:1080"}})"),
-              testing::HasSubstr("network.egressProxy is not held"));
   EXPECT_THAT(refused(R"({"denyOut":["0.0.0.0/0"],"allowOut":["*.com"]})"),
               testing::HasSubstr("network.allowOut[0]"));
   EXPECT_THAT(refused(R"({"denyOut":["::/1","0.0.0.0/1"],"allowOut":["1.1.1.1"]})"), "");
@@ -256,12 +254,33 @@ TEST(NewSandboxTest, RulesAreChecked) {
 TEST(NewSandboxTest, AProxyHasAnAddressWithAPort) {
   for (const char* proxy :
        {"{}", R"({"address":"example.com"})", R"({"address":"example.com:x"})",
-        R"({"address":"http://example.com:1"})", R"({"address":":1"})", R"({"address":7})"}) {
+        R"({"address":"http://example.com:1"})", R"({"address":":1"})", R"({"address":7})",
+        R"({"address":"10.0.0.1:1080"})", R"({"address":"[::1]:1080"})",
+        R"({"address":"example.com:1","password":"p"})",
+        R"({"address":"example.com:1","username":7})"}) {
     EXPECT_TRUE(
         refusal(R"({"templateID":"base","network":{"egressProxy":)" + std::string(proxy) + "}}")
             .starts_with("invalid_argument: network.egressProxy"))
         << proxy;
   }
+}
+
+TEST(NewSandboxNetwork, AProxyIsToldAgainWithoutItsPassword) {
+  const auto body = json::parse(
+      R"({"templateID":"base","network":{"egressProxy":
+          {"address":"proxy.example.com:1080","username":"u","password":"pw CANARY"}}})");
+  const auto wanted = parse_new_sandbox(*body, Dialect::kV2, kPublic);
+  ASSERT_TRUE(wanted.has_value()) << wanted.error().message();
+  EXPECT_THAT(wanted->network_fields,
+              testing::HasSubstr(
+                  R"("egressProxy":{"address":"proxy.example.com:1080","username":"u"})"));
+  EXPECT_THAT(wanted->network_fields, testing::Not(testing::HasSubstr("CANARY")));
+  ASSERT_TRUE(wanted->network->upstream_proxy.has_value());
+  const policy::UpstreamProxy& proxy = *wanted->network->upstream_proxy;
+  EXPECT_EQ(proxy.address, "proxy.example.com:1080");
+  ASSERT_EQ(wanted->secrets.size(), 1u);
+  EXPECT_EQ(wanted->secrets[0].name, proxy.password->text);
+  EXPECT_EQ(wanted->secrets[0].value->bytes(), "pw CANARY");
 }
 
 TEST(NewSandboxTest, AMaskIsAHost) {

@@ -114,7 +114,6 @@ std::expected<std::vector<Host>, DialFault> targets_of(const Host& host, std::ui
 bool is_resolved_there(const policy::CompiledNetwork& policy, const Host& host,
                        const NetworkDecision& allowed, const Proxy& proxy) {
   if (host.is_address()) return false;
-  if (guard_off(Guard::kProxyAddresses)) return true;
   return policy.proxy_resolves(allowed) && !proxy.nearby;
 }
 
@@ -179,7 +178,7 @@ bool allows_upstream(const policy::CompiledNetwork& policy, std::string_view ups
   const auto authority = policy::canonical_authority(target);
   const bool by_name = authority.has_value() && !authority->host.is_address();
   if (by_name && !proxy.empty())
-    return policy.proxy_resolves(decision) || guard_off(Guard::kProxyAddresses);
+    return policy.proxy_resolves(decision);
   return allows_address(policy, target, port, decision);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/encoding.h"
 #include "egress/secrets/secrets_for_test.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -80,6 +81,23 @@ TEST(Sealed, OneThatHasNoValueComesBackWithoutOne) {
   EXPECT_EQ((*back)[0].value, nullptr);
   EXPECT_EQ((*back)[0].placeholder, for_test::kPlaceholder);
   EXPECT_EQ((*back)[1].value->bytes(), for_test::kOtherValue);
+}
+
+TEST(Sealed, TheProxysPasswordComesBackForItsAddress) {
+  SecretEntry password{.rule = policy::password_rule({.address = "proxy.test:1080",
+                                                      .username = "me",
+                                                      .password = policy::SecretSource{
+                                                          .kind = policy::SecretSource::Kind::kVault,
+                                                          .text = ".pw"}}),
+                       .placeholder = "",
+                       .value = std::make_shared<const SecretValue>("x")};
+  const auto back = unseal(kKey, sealed({entry(), password}));
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  ASSERT_EQ(back->size(), 2u);
+  EXPECT_EQ((*back)[1].rule, password.rule);
+  EXPECT_EQ((*back)[1].value->bytes(), "x");
+  // No request knows of it.
+  EXPECT_EQ(SecretRules::create(*back).value()->all().size(), 1u);
 }
 
 TEST(Sealed, KeysAreRandom) {
