@@ -100,10 +100,11 @@ enum class Guard : std::uint8_t {
   kProxyFloor,          // the proxy that everything goes out by is judged as a destination
   kProxyAlone,          // nothing goes out past it
   kProxyAddresses,      // where addresses decide, it gets those that were judged, and no names
+  kTunnelBound,         // what is inside a tunnel is judged as what is not
   kScrub,               // answers have the placeholder where servers say the value
 };
 
-inline constexpr std::size_t kGuardCount = 72;
+inline constexpr std::size_t kGuardCount = 73;
 
 #if defined(CAISSON_TEST_SWITCHES)
 
@@ -180,6 +181,7 @@ inline constexpr std::array<std::string_view, kGuardCount> kGuardNames = {
     "proxy_floor",
     "proxy_alone",
     "proxy_addresses",
+    "tunnel_bound",
     "scrub",
 };
 static_assert(static_cast<std::size_t>(Guard::kScrub) + 1 == kGuardCount);

@@ -71,6 +71,9 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"bad_hello", "the TLS hello is late, broken, or can be read in two ways"},
     {"no_first_bytes",
      "what the connection is did not show: no bytes came, or too few in five seconds"},
+    {"bad_proxy_request",
+     "what was sent to the gateway's own address as to a proxy is no CONNECT, no request with a "
+     "host in its target and no CONNECT of SOCKS5"},
     {"unknown_address",
      "the address is one of the gateway's own, and no name has it: a name must be asked for in DNS "
      "first"},

@@ -142,8 +142,8 @@ void Socks5Client::ask() {
 Status Socks5Client::take_reply(std::string_view bytes) {
   if (number(bytes[0]) != kVersion) return fail(not_socks("another version"));
   if (bytes[1] != 0)
-    return fail(refusal(static_cast<Reply>(number(bytes[1])),
-                        host_.text() + ":" + std::to_string(port_)));
+    return fail(
+        refusal(static_cast<Reply>(number(bytes[1])), host_.text() + ":" + std::to_string(port_)));
   switch (number(bytes[3])) {
     case kIpv4:
       expect(Step::kBound, kIpv4Bytes + kPortBytes);

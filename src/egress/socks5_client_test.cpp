@@ -48,8 +48,9 @@ TEST(Socks5Client, AsksForAddressesOfBothFamilies) {
   Socks5Client v6(host("[2001:db8::1]"), 80, "", "");
   (void)sent(v6);
   EXPECT_TRUE(v6.take("\x05\x00"s).has_value());
-  EXPECT_EQ(sent(v6),
-            "\x05\x01\x00\x04\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x50"s);
+  EXPECT_EQ(
+      sent(v6),
+      "\x05\x01\x00\x04\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x50"s);
 }
 
 TEST(Socks5Client, LogsInWhereItIsAsked) {
@@ -75,8 +76,9 @@ TEST(Socks5Client, SaysWhatTheProxyRefuses) {
   EXPECT_EQ(outcome("me", "\x05\xff"s), "the proxy takes no username and password");
   EXPECT_EQ(outcome("me", "\x05\x02\x01\x01"s),
             "the proxy does not take the username and password");
-  const char* const why[] = {"failed, by the number 1", "not allowed",        "network unreachable",
-                             "host unreachable",        "connection refused", "expired on its way",
+  const char* const why[] = {"failed, by the number 1", "not allowed",
+                             "network unreachable",     "host unreachable",
+                             "connection refused",      "expired on its way",
                              "it makes no connections", "it takes no such addresses",
                              "failed, by the number 9"};
   for (char reply = 1; reply <= 9; ++reply)

@@ -171,7 +171,8 @@ std::optional<LocalFleet::State::NetworkWish> LocalFleet::State::renewed(const E
   if (entry.record.keys.empty()) return std::nullopt;
   auto policy = policy::parse_written_network_policy(entry.record.recipe.network);
   const auto uses = [&](const policy::SecretRule& rule) { return rule.source.text == name; };
-  if (!policy.has_value() || !std::ranges::any_of(policy::rules_with_values(*policy), uses)) return std::nullopt;
+  if (!policy.has_value() || !std::ranges::any_of(policy::rules_with_values(*policy), uses))
+    return std::nullopt;
   return NetworkWish{
       .network = std::move(*policy), .fields = entry.sandbox->view().network, .secrets = {}};
 }

@@ -14,7 +14,8 @@ Status check_served(const policy::NetworkPolicy& policy) {
   for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     const std::string path = policy::key_of(rule);
     if (rule.source.kind != policy::SecretSource::Kind::kVault)
-      return fail(policy::wrong(policy::is_proxy_password(rule) ? path : path + ".source", "a source of this host's",
+      return fail(policy::wrong(policy::is_proxy_password(rule) ? path : path + ".source",
+                                "a source of this host's",
                                 "{vault: NAME}: what the server keeps for the team"));
     if (rule.on_violation != policy::OnSecretViolation::kBlock)
       return fail(policy::wrong(path + ".on_violation", "terminate", "block"));

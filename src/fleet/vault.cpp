@@ -93,8 +93,7 @@ Result<std::string> Vault::seal(const policy::NetworkPolicy& policy,
   }
   for (const policy::SecretRule& rule : rules) {
     auto entry = sealed_entry(rule, values, entry_of(known, rule));
-    if (!entry.has_value())
-      return fail(std::move(entry).error().with(policy::key_of(rule)));
+    if (!entry.has_value()) return fail(std::move(entry).error().with(policy::key_of(rule)));
     entries.push_back(std::move(*entry));
   }
   // That they fit together.

@@ -137,10 +137,11 @@ std::string_view to_string(NetworkReason reason) {
 
 bool inspects(const NetworkPolicy& policy) {
   const bool has_password = policy.upstream_proxy && policy.upstream_proxy->password;
-  return has_password || !policy.secrets.empty() || std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
-    return rule.action == RuleAction::kAllow && rule.protocol == RuleProtocol::kHttp &&
-           rule.tls == TlsMode::kInspect;
-  });
+  return has_password || !policy.secrets.empty() ||
+         std::ranges::any_of(policy.rules, [](const NetworkRule& rule) {
+           return rule.action == RuleAction::kAllow && rule.protocol == RuleProtocol::kHttp &&
+                  rule.tls == TlsMode::kInspect;
+         });
 }
 
 bool CompiledNetwork::Rule::has_host(const Host& host) const {

@@ -55,9 +55,9 @@ struct NetworkDecision {
   bool operator==(const NetworkDecision&) const = default;
 };
 
-// Whether any TLS is to be opened, for which the sandbox must know an authority; or gateways have to
-// be given a value, which needs the same keys where a sandbox has several of them. Of a policy that
-// may not be valid.
+// Whether any TLS is to be opened, for which the sandbox must know an authority; or gateways have
+// to be given a value, which needs the same keys where a sandbox has several of them. Of a policy
+// that may not be valid.
 bool inspects(const NetworkPolicy& policy);
 
 // What the first bytes of a connection are.
@@ -97,8 +97,8 @@ class CompiledNetwork {
   // are; others where the floor may be lifted, which the policy does by naming the proxy: the very
   // address, or by a name those of private networks that are not this host's.
   bool allows_proxy_at(const IpAddress& address, bool own) const;
-  // Whether the proxy is told the name that `allowed` let through, and resolves it itself. Else it is
-  // given addresses that were judged: where the policy's default allowed it, or some rule denies
+  // Whether the proxy is told the name that `allowed` let through, and resolves it itself. Else it
+  // is given addresses that were judged: where the policy's default allowed it, or some rule denies
   // addresses, since then the address decides.
   bool proxy_resolves(const NetworkDecision& allowed) const;
 

@@ -18,11 +18,10 @@ Result<Authority> check_proxy(const UpstreamProxy& proxy, std::string_view path)
   constexpr std::string_view kAllowed = "HOST:PORT of a SOCKS5 proxy";
   const auto where = canonical_authority(proxy.address);
   if (!where.has_value() || !where->port)
-    return fail(
-        wrong(address, proxy.address.empty() ? "nothing" : quote(proxy.address), kAllowed));
+    return fail(wrong(address, proxy.address.empty() ? "nothing" : quote(proxy.address), kAllowed));
   if (proxy.username.size() > kMostProxyCredential)
-    return fail(wrong(key_below(path, "username"),
-                      std::to_string(proxy.username.size()) + " bytes", "at most 255"));
+    return fail(wrong(key_below(path, "username"), std::to_string(proxy.username.size()) + " bytes",
+                      "at most 255"));
   if (!proxy.password) return *where;
   const std::string password = key_below(path, "password");
   if (proxy.username.empty())

@@ -31,10 +31,9 @@ TEST(UpstreamProxy, IsWrittenAsItWasRead) {
       Format::kYaml);
   ASSERT_TRUE(read.has_value()) << read.error().message();
   EXPECT_EQ(parse_written_network_policy(written(*read)).value(), *read);
-  EXPECT_EQ(compiled("upstream_proxy: {address: \"Proxy.Example.com:1080\"}")
-                ->upstream_proxy()
-                ->text(),
-            "proxy.example.com:1080");
+  EXPECT_EQ(
+      compiled("upstream_proxy: {address: \"Proxy.Example.com:1080\"}")->upstream_proxy()->text(),
+      "proxy.example.com:1080");
 }
 
 TEST(UpstreamProxy, SaysWhatIsWrong) {
@@ -97,9 +96,9 @@ TEST(UpstreamProxy, ResolvesWhatARuleNamesWhereNoAddressIsDenied) {
   EXPECT_TRUE(compiled(names)->proxy_resolves(rule));
   EXPECT_FALSE(compiled(names)->proxy_resolves(usual));
   for (const char* denied : {"cidrs: [\"192.0.2.0/24\"]", "hosts: [192.0.2.1]"})
-    EXPECT_FALSE(compiled("{rules: [{hosts: [a.test]}, {action: deny, " + std::string(denied) +
-                          "}]}")
-                     ->proxy_resolves(rule));
+    EXPECT_FALSE(
+        compiled("{rules: [{hosts: [a.test]}, {action: deny, " + std::string(denied) + "}]}")
+            ->proxy_resolves(rule));
 }
 
 }  // namespace

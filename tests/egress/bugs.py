@@ -50,7 +50,8 @@ BUGS = [
         whole("Dns.test_both_families_lead_to_the_name_at_once", "synthetic_v6", control=False)),
     # ---- names
     bug(11, "A NUL in a SOCKS name: the check saw its end, the resolver its beginning", "NVIDIA/OpenShell/issues/1498",
-        unit("policy", "CanonicalHost.RefusesControlsAndWhatPartsAUrl", "host_bytes"), whole("NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host", "host_bytes")),
+        unit("policy", "CanonicalHost.RefusesControlsAndWhatPartsAUrl", "host_bytes"), whole("NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host", "host_bytes"),
+        whole("AskedConnections.test_no_other_name_is_taken_for_an_allowed_one_in_a_request_for_a_connection", "host_bytes")),
     bug(12, "A name is allowed that merely ends in an allowed one, or holds it", "tinyproxy/tinyproxy/issues/627 luongnv89/yt-search-lib/issues/12",
         unit("policy", "HostPattern.OneStarIsEveryNameBelow", "label_boundary"), whole("NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_a_hello", "label_boundary")),
     bug(13, "A dot at the end makes another name of it, which no rule denies", "adcontextprotocol/adcp/issues/5959 NorthlandPositronics/Cogtrix/pull/2138 NVIDIA/OpenShell/pull/2248",
@@ -91,7 +92,7 @@ BUGS = [
         whole("Tls.test_where_a_program_wants_an_allowed_name_to_be_decides_nothing", "dial_by_name")),
     # ---- TLS
     bug(30, "What was opened for an allowed name carries TLS for another one", "github/gh-aw-firewall/pull/8878",
-        whole("Tls.test_a_hello_names_what_was_asked_for", "server_name_bound")),
+        whole("Tls.test_a_hello_names_what_was_asked_for", "server_name_bound"), whole("AskedConnections.test_what_is_inside_is_for_the_host_that_was_asked_for", "tunnel_bound")),
     bug(31, "The hello names an allowed host, and the request inside another one", "superradcompany/microsandbox/issues/709 UKGovernmentBEIS/inspect_k8s_sandbox/pull/208 "
         "Wide-Moat/open-computer-use/issues/198 anthropics/claude-code/issues/20255",
         whole("Requests.test_a_host_behind_an_allowed_server_is_not_reached_by_its_name", "host_bound")),

@@ -46,20 +46,24 @@ CASES = [
     case(21, "a rate of queries", "Dns.test_queries_are_answered_at_a_rate Meter.BoundsNewConnectionsAndQueriesASecond"),
     case(22, "DNS over TLS and HTTPS", "Boundary.test_no_resolver_is_reached_because_it_is_one", "DNS over HTTPS is a host like others: there is no list of resolvers that allow-public leaves out"),
     case(23, "bytes that end or part a name", "CanonicalHost.RefusesControlsAndWhatPartsAUrl NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_a_hello "
-         "NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_dns",
-         "in DNS, hello and Host; there is no listener for CONNECT and SOCKS; :authority is read by the same code and tried with other hosts alone"),
+         "NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_dns "
+         "AskedConnections.test_no_other_name_is_taken_for_an_allowed_one_in_a_request_for_a_connection AskedConnection.OfSocks5HasNoNameThatEndsElsewhere",
+         ":authority is read by the same code and tried with other hosts alone"),
     case(24, "names that look like an allowed one", "CanonicalHost.OtherNamesAreOtherNames HostPattern.OneStarIsEveryNameBelow NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_a_hello"),
     case(25, "letter case and dots", "CanonicalHost.FoldsCaseAndOneDotAtTheEnd NamesInTheirPlaces.test_one_name_in_every_spelling_is_one"),
     case(26, "names beyond ASCII", "CanonicalHost.NamesInUtf8BecomeALabels CanonicalHost.RefusesWhatIdnaDoes"),
-    case(27, "user names, fragments, ports", "CanonicalAuthority.RefusesEverythingElse NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host"),
-    case(28, "spellings of addresses", "CanonicalHost.RefusesEverySpellingOfAnIpv4AddressButOne CanonicalHost.TakesIpv6InBracketsAlone IpClass.OfIpv4WithinIpv6"),
+    case(27, "user names, fragments, ports", "CanonicalAuthority.RefusesEverythingElse NamesInTheirPlaces.test_no_other_name_is_taken_for_an_allowed_one_in_host "
+         "AskedConnections.test_no_other_name_is_taken_for_an_allowed_one_in_a_request_for_a_connection AskedConnection.OfHttpIsWellFormedAndOfOneMeaning"),
+    case(28, "spellings of addresses", "CanonicalHost.RefusesEverySpellingOfAnIpv4AddressButOne CanonicalHost.TakesIpv6InBracketsAlone IpClass.OfIpv4WithinIpv6 "
+         "AskedConnection.OfSocks5IsANameOrAnAddress"),
     case(29, "wildcards", "HostPattern.OneStarIsEveryNameBelow HostPattern.TwoStarsAreTheNameAsWell HostPattern.IsNotEverythingBelowAPublicSuffix HostPattern.HasItsStarAsTheWholeFirstLabelAlone"),
     case(30, "what wins over what", "NetworkPolicy.ARuleThatDeniesWinsWhereverItStands NetworkPolicy.ARangeLiftsTheFloorForWhatItsRuleAllows gateway:test_a_range_serves_no_other_rule_and_no_default"),
     case(31, "hellos that are odd, cut or long", "Tls.test_hellos_that_can_be_read_in_two_ways_are_refused Tls.test_a_hello_arrives_whole_however_it_is_cut Tls.test_tls_without_a_name_is_no_way_to_a_name "
          "ClientHello.MayBeSplitAtEveryByteOverSegments ClientHello.MayBeSplitAtEveryByteOverRecords ClientHello.MayHave64KiBAndNoByteMore", "a hello that takes five seconds is not tried"),
     case(32, "a request for another host than the hello's", "Requests.test_a_host_behind_an_allowed_server_is_not_reached_by_its_name Requests.test_every_request_of_a_connection_is_judged "
          "Requests.test_an_absolute_target_names_what_host_names gateway_h2:test_a_stream_for_another_host_goes_nowhere"),
-    case(33, "CONNECT, and another name inside", "Requests.test_a_rule_for_tls_allows_nothing_without_it Requests.test_what_a_rule_says_of_requests_has_tls_opened", "there is no CONNECT: it is refused"),
+    case(33, "CONNECT, and another name inside", "Requests.test_a_rule_for_tls_allows_nothing_without_it Requests.test_what_a_rule_says_of_requests_has_tls_opened "
+         "AskedConnections.test_what_is_inside_is_for_the_host_that_was_asked_for"),
     case(34, "a hello for another name than was asked for; curl --resolve", "Tls.test_a_hello_names_what_was_asked_for Tls.test_where_a_program_wants_an_allowed_name_to_be_decides_nothing "
          "Tls.test_a_server_is_judged_by_its_name_and_not_by_its_address"),
     case(35, "encrypted hellos", "Tls.test_a_hello_that_may_hide_a_name_is_known_as_one ClientHello.SaysWhetherTheNameMayBeHidden",
@@ -85,7 +89,8 @@ CASES = [
          "a policy that changes under open streams is tried in the gateway's own tests alone"),
     case(50, "long streams, half connections, kinds of answers", "Requests.test_bodies_of_any_size_and_half_a_connection_pass Requests.test_answers_of_every_kind_pass_as_they_are gateway_inspect:test_large_bodies_go_both_ways_whole_and_up_to_their_bound "
          "Response.SaysHowItsBodyEnds", "ten minutes and gigabytes are not tried"),
-    case(51, "proxies within", "Requests.test_other_ways_to_ask_for_a_proxy_are_no_http Requests.test_what_a_rule_says_of_requests_has_tls_opened"),
+    case(51, "proxies within", "Requests.test_other_ways_to_ask_for_a_proxy_are_no_http Requests.test_what_a_rule_says_of_requests_has_tls_opened "
+         "AskedConnections.test_no_other_command_and_no_other_protocol_is_spoken"),
     case(52, "limits", "gateway:test_limits_of_connections_and_bytes_hold gateway:test_bodies_go_through_whole_up_to_their_bound Meter.BoundsNewConnectionsAndQueriesASecond "
          "Meter.ARateHoldsBackWhatIsFasterForAllConnectionsTogether", "rates are not measured over the whole"),
     case(53, "policies that change", "gateway_detached:test_a_connection_that_is_denied_from_now_on_is_reset gateway_detached:test_what_cannot_be_applied_is_said Gateway.ANewPolicyResetsWhatItDeniesAndNothingElse",

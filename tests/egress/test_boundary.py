@@ -30,6 +30,83 @@ tell(tls("good.example.com", ask("GET /", "good.example.com", last)).decode(), s
             self.assert_untouched()
 
 
+ASKS = """
+PROXY = ("10.200.0.1", 3128)
+def told(*pieces, place=PROXY):
+    return raw(*place, *pieces, wait=3, end=False).decode("latin-1")
+def connect(name, more="", host=None):
+    return f"CONNECT {name} HTTP/1.1\\r\\nHost: {host or name}\\r\\n{more}\\r\\n".encode()
+def socks(name, port=443, command=1):
+    name = name if isinstance(name, bytes) else name.encode()
+    return b"\\5\\1\\0" + bytes([5, command, 0, 3, len(name)]) + name + port.to_bytes(2, "big")
+def inside_tls(opening, answer, name):
+    context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection(PROXY, 10) as s:
+            s.sendall(opening); got = b""
+            while len(got) < answer: got += s.recv(answer - len(got)) or exit("cut off")
+            with context.wrap_socket(s, server_hostname=name) as t:
+                t.sendall(ask("GET /", name, last))
+                return t.recv(4096).split(b"\\r\\n")[0].decode()
+    except OSError as error: return type(error).__name__
+OK = len("HTTP/1.1 200 Connection established\\r\\n\\r\\n")
+"""
+
+
+class AskedConnections(lab.Lab):
+    """The gateway's own address as a proxy: 10.200.0.1:3128."""
+
+    def test_programs_that_are_told_of_a_proxy_find_one(self):
+        for caller in self.each_caller():
+            self.need("curl")
+            policy = "rules: [{hosts: [good.example.com]}, {hosts: [good.example.com], tls: plaintext}, {hosts: [good.example.com], ports: [22], proto: tcp}]"
+            told = self.inside(caller, policy, """
+import subprocess
+def curl(*words): return subprocess.run(["curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", *words], capture_output=True, text=True).stdout
+for proxy in ("http://10.200.0.1:3128", "socks5h://10.200.0.1:3128", "http://[fd00:5a::1]:3128"):
+    tell(curl("-x", proxy, "https://good.example.com/"), curl("-x", proxy, "http://good.example.com/"), curl("-x", proxy, "https://evil.example.org/"), curl("-x", proxy, "http://evil.example.org/"))
+""")
+            self.assertEqual(told, [["200", "200", "000", "403"]] * 3, self.told)
+            self.assert_untouched("evil")
+
+    def test_what_is_inside_is_for_the_host_that_was_asked_for(self):
+        for caller in self.each_caller():
+            told = self.inside(caller, ONE.replace("]}]", "]}, {hosts: [also.example.com]}]"), ASKS + """
+for opening, size in ((connect("good.example.com:443"), OK), (socks("good.example.com"), 12)):
+    tell([inside_tls(opening, size, name) for name in ("good.example.com", "also.example.com", "evil.example.org")])
+tell([inside_tls(connect(f"{name}:443"), OK, "good.example.com") for name in ("evil.example.org", "also.example.com", "10.200.0.1")])
+tell(told(connect("good.example.com:443"), ask("GET /", "good.example.com", last))[OK:][:12])
+""")
+            # A bare address says nothing: its TLS is for the name in the hello, and goes where that name leads.
+            self.assertEqual(told, [["HTTP/1.1 200 OK", "SSLError", "SSLError"]] * 2 + [["SSLError", "SSLError", "HTTP/1.1 200 OK"], "HTTP/1.1 421"], self.told)
+            self.assert_untouched("evil")
+
+    def test_no_other_name_is_taken_for_an_allowed_one_in_a_request_for_a_connection(self):
+        for caller in self.each_caller():
+            told = self.inside(caller, FAST + ONE, ASKS + r"""
+names = ["good.example.com\0.evil.example.org", "evil.example.org\0good.example.com", "good.example.com@evil.example.org", "good.example.com#.evil.example.org",
+         "good.example.com/", "good.example.com\t", "good.example.com%00.evil.example.org", "0x5db80a01", "1572342273", "93.184.2561", "good..example.com", ""]
+tell(sorted(set(together(lambda name: told(socks(name))[:4], names))))
+tell(sorted(set(together(lambda name: told(connect(name + ":443"))[:12], names))))
+tell(told(connect("good.example.com:443", host="evil.example.org:443"))[:12])
+""")
+            self.assertEqual(told, [["\x05\x00\x05\x02"], ["HTTP/1.1 400"], "HTTP/1.1 400"], self.told)
+            self.assert_untouched()
+            self.assert_no_query()
+
+    def test_no_other_command_and_no_other_protocol_is_spoken(self):
+        for caller in self.each_caller():
+            told = self.inside(caller, "default: allow-public", ASKS + f"""
+tell([told(socks("good.example.com", command=command))[2:4] for command in (2, 3)])
+tell(told(b"\\4\\1\\0\\120" + socket.inet_aton("{GOOD}") + b"\\0"), told(b"\\5\\1\\2"), told(b"GET / HTTP/1.1\\r\\nHost: good.example.com\\r\\n\\r\\n")[:12])
+tell(told(connect("10.200.0.1:3128"), connect("good.example.com:443"))[OK:][:12])
+""")
+            self.assertEqual(told[0], ["\x05\x07"] * 2, self.told)
+            self.assertEqual(told[1][1:], ["\x05\xff", "HTTP/1.1 400"], self.told)
+            self.assertNotIn("200", told[2][0])
+            self.assert_untouched()
+
+
 class Boundary(lab.Lab):
     def test_what_no_rule_allows_is_reset_and_sent_nowhere(self):
         for caller in self.each_caller():

@@ -174,10 +174,10 @@ Status read_proxy(const Object& object, Network& network) {
   if (!network.proxy_password.empty())
     made.password = policy::SecretSource{.kind = policy::SecretSource::Kind::kVault,
                                          .text = std::string(kProxyPassword)};
-  TRY_ASSIGN(const policy::Authority where, policy::check_proxy(made, object.path_of("egressProxy")));
+  TRY_ASSIGN(const policy::Authority where,
+             policy::check_proxy(made, object.path_of("egressProxy")));
   // What its name leads to is judged whenever it is dialed.
-  if (!where.host.is_address() ||
-      policy::classify(where.host.address) == policy::IpClass::kGlobal)
+  if (!where.host.is_address() || policy::classify(where.host.address) == policy::IpClass::kGlobal)
     return {};
   return fail(wrong(proxy->path_of("address"), quote(made.address),
                     "a proxy at an address of the Internet"));
@@ -391,9 +391,9 @@ Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                      : !network.allow_out.empty() && !egress.exists ? "allowOut"
                                                                     : nullptr;
   if (wish != nullptr)
-    return fail({Code::kUnimplemented,
-                 "network." + std::string(wish) +
-                     " is not held by this server: its sandboxes have no way out"});
+    return fail(
+        {Code::kUnimplemented, "network." + std::string(wish) +
+                                   " is not held by this server: its sandboxes have no way out"});
   if (!egress.exists) return std::nullopt;
   const bool asks = !network.allow_out.empty() || !network.deny_out.empty();
   policy::NetworkPolicy made;

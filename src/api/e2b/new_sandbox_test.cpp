@@ -103,12 +103,13 @@ TEST(NewSandboxTest, AllowedDomainsWantAllElseDenied) {
 }
 
 TEST(NewSandboxTest, AWayOutIsRefusedRatherThanLeftAway) {
-  for (const char* network :
-       {R"("network":{"allowOut":["192.0.2.1"]})",
-        R"("network":{"allowOut":["example.com"],"denyOut":["0.0.0.0/0"]})",
-        R"("allow_internet_access":false,"network":{"allowOut":["example.com"]})",
-        R"("network":{"rules":{"api.example.com:8443":[{"transform":{"headers":{"A":"b"}}}]}})",
-        R"("network":{"egressProxy":{"address":"proxy.example.com:1080","username":"u","password":"p"}})"}) {
+  for (
+      const char* network :
+      {R"("network":{"allowOut":["192.0.2.1"]})",
+       R"("network":{"allowOut":["example.com"],"denyOut":["0.0.0.0/0"]})",
+       R"("allow_internet_access":false,"network":{"allowOut":["example.com"]})",
+       R"("network":{"rules":{"api.example.com:8443":[{"transform":{"headers":{"A":"b"}}}]}})",
+       R"("network":{"egressProxy":{"address":"proxy.example.com:1080","username":"u","password":"p"}})"}) {
     EXPECT_TRUE(refusal(R"({"templateID":"base",)" + std::string(network) + "}")
                     .starts_with("unimplemented: network."))
         << network;
@@ -271,9 +272,9 @@ TEST(NewSandboxNetwork, AProxyIsToldAgainWithoutItsPassword) {
           {"address":"proxy.example.com:1080","username":"u","password":"pw CANARY"}}})");
   const auto wanted = parse_new_sandbox(*body, Dialect::kV2, kPublic);
   ASSERT_TRUE(wanted.has_value()) << wanted.error().message();
-  EXPECT_THAT(wanted->network_fields,
-              testing::HasSubstr(
-                  R"("egressProxy":{"address":"proxy.example.com:1080","username":"u"})"));
+  EXPECT_THAT(
+      wanted->network_fields,
+      testing::HasSubstr(R"("egressProxy":{"address":"proxy.example.com:1080","username":"u"})"));
   EXPECT_THAT(wanted->network_fields, testing::Not(testing::HasSubstr("CANARY")));
   ASSERT_TRUE(wanted->network->upstream_proxy.has_value());
   const policy::UpstreamProxy& proxy = *wanted->network->upstream_proxy;

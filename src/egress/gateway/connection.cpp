@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "base/guards.h"
+#include "egress/asked_connection.h"
 #include "egress/client_hello.h"
 #include "egress/first_bytes.h"
 #include "egress/gateway/dial.h"
 #include "egress/gateway/state.h"
 #include "egress/gateway/through_proxy.h"
 #include "io/race.h"
+#include "wall/handouts.h"
 
 namespace caisson::egress {
 namespace {
@@ -22,6 +24,8 @@ using State = Gateway::State;
 
 // How long a client that speaks first has for the bytes that say what it is.
 constexpr std::chrono::seconds kPeekTime{5};
+// Of the gateway's own address: where programs that want to be told of a proxy find one.
+constexpr std::uint16_t kAskedPort = 3128;
 // After so long without a byte it is a protocol whose server speaks first.
 constexpr std::chrono::milliseconds kServerFirst{300};
 
@@ -67,6 +71,53 @@ std::optional<Meant> meant_of(State& state, std::string text) {
   }
   destination.text = std::move(text);
   return destination;
+}
+
+// Where a program sends what it has for a proxy.
+bool is_for_proxy(const Meant& destination) {
+  const std::string& name = destination.host.name;
+  return destination.host.is_address() && destination.port == kAskedPort &&
+         (name == wall::kGatewayAddress || name == wall::kGatewayAddress6);
+}
+
+// As if the program had asked for the name in DNS and connected to its address. nullopt: as of
+// meant_of(), and where there is no address left for it.
+std::optional<Meant> meant_by(State& state, const Destination& asked) {
+  std::string text = asked.text();
+  if (!asked.host.is_address()) {
+    const auto addresses = state.names->addresses_of(asked.host.name);
+    if (!addresses.has_value()) return std::nullopt;
+    text = addresses->v4.to_string() + ":" + std::to_string(asked.port);
+  }
+  return meant_of(state, std::move(text));
+}
+
+// What the program asks for, of which nothing is left to be read. Error: the client has gone, was
+// too slow, or asked for something else and has been told.
+Async<Result<Destination>> read_asked(MeteredStream& client) {
+  const io::Clock::time_point until = io::Clock::now() + kPeekTime;
+  bool greeted = false;
+  for (;;) {
+    AskedConnection asked =
+        greeted ? socks_request(client.seen()) : asked_connection(client.seen());
+    if (asked.state == AskedConnection::State::kMore) {
+      const io::Clock::duration left = until - io::Clock::now();
+      if (left <= io::Clock::duration::zero())
+        co_return fail(Error(Code::kDeadlineExceeded, "what it asks for did not come in time"));
+      CO_TRY(co_await client.look_further(left));
+      continue;
+    }
+    client.replace_seen(asked.used, asked.instead);
+    client.set_timeout(kPeekTime);
+    if (!asked.answer.empty()) CO_TRY(co_await client.write(asked.answer));
+    client.set_timeout(io::Clock::duration::zero());
+    if (asked.state == AskedConnection::State::kAsked) co_return std::move(asked.to);
+    if (asked.state == AskedConnection::State::kRefused) {
+      co_await client.finish();
+      co_return fail(Error::invalid(std::move(asked.sentence)));
+    }
+    greeted = true;
+  }
 }
 
 // The name in a client's hello: it must be the one that was asked for in DNS. Judged by name first;
@@ -206,7 +257,8 @@ Async<std::optional<DialResult>> Gateway::State::dial_for(State& state, policy::
       dialed = co_await dial_through_proxy(state.loop, state.known, std::move(host), port,
                                            std::move(allowed), policy, state.proxy_password());
     else
-      dialed = co_await dial(state.loop, state.known, std::move(host), port, std::move(allowed), policy);
+      dialed =
+          co_await dial(state.loop, state.known, std::move(host), port, std::move(allowed), policy);
   };
   co_await io::race(connect(), wait_end(state));
   if (state.ended) co_return std::nullopt;
@@ -288,12 +340,39 @@ Async<void> Gateway::State::serve(std::shared_ptr<State> self, std::unique_ptr<i
     co_return;
   }
   Meant destination = std::move(*found);
+  const bool asks = is_for_proxy(destination);
+  if (asks) {
+    const auto asked = co_await read_asked(*client);
+    if (asked.has_value()) found = meant_by(*self, *asked);
+    if (!asked.has_value() || !found) {
+      AuditRecord refusal{.reason = asked.has_value() ? "unknown_address" : "bad_proxy_request",
+                          .host = asked.has_value() ? asked->host.name : "",
+                          .destination = meant};
+      if (!asked.has_value()) refusal.detail = asked.error().message();
+      self->record(refusal);
+      // Who was told why is to read it.
+      const bool told = !asked.has_value() && asked.error().code() == Code::kInvalidArgument;
+      client->close(told ? io::Stream::Close::kPlain : io::Stream::Close::kReset);
+      co_return;
+    }
+    destination = std::move(*found);
+    destination.text = meant;
+  }
   Judged judged;
   judged.host = destination.host;
   judged.decision = self->options.policy->raw_connection(destination.host, destination.port);
   if (judged.decision.allowed) {
     judged.raw = true;
     co_return co_await connect_through(self, *client, destination, std::move(judged));
+  }
+  if (asks && guard_off(Guard::kTunnelBound)) {
+    // What a proxy does that judges what it was asked for alone.
+    judged.decision =
+        self->options.policy->connection(destination.host, destination.port, ConnectionKind::kTls);
+    judged.raw = true;
+    if (judged.decision.allowed)
+      co_return co_await connect_through(self, *client, destination, std::move(judged));
+    judged.raw = false;
   }
   judged.decision =
       self->options.policy->connection(destination.host, destination.port, ConnectionKind::kOther);

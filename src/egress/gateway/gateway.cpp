@@ -162,7 +162,8 @@ Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
                            !same_value(password_before, state.proxy_password());
   for (const State::Open& open : state.open) {
     // By another proxy, or as somebody else.
-    if (other_proxy || !open.still_allowed(*state.options.policy)) open.stream->end_for("policy_update");
+    if (other_proxy || !open.still_allowed(*state.options.policy))
+      open.stream->end_for("policy_update");
   }
   return {};
 }
@@ -181,8 +182,7 @@ Status check_same_rules(const policy::NetworkPolicy& policy, std::span<const Sec
 
 void Gateway::State::compile_secrets() {
   if (options.secrets.empty()) return;
-  const std::vector<policy::SecretRule> rules =
-      policy::rules_with_values(options.policy->values());
+  const std::vector<policy::SecretRule> rules = policy::rules_with_values(options.policy->values());
   for (SecretEntry& entry : options.secrets) {
     const auto rule = std::ranges::find(rules, entry.rule.name, &policy::SecretRule::name);
     entry.revoked = rule == rules.end();

@@ -103,6 +103,8 @@ class MeteredStream final : public io::Stream, public Carrier {
   // that of read(); the end is one (unavailable).
   io::Async<Status> look_further(io::Clock::duration time);
   std::string_view seen() const { return seen_; }
+  // What stands there in place of the first bytes of it: whoever reads on gets that.
+  void replace_seen(std::size_t used, std::string_view instead) { seen_.replace(0, used, instead); }
 
   io::Async<Result<std::size_t>> read(std::span<char> into) override;
   io::Async<Status> wait_readable() override;

@@ -89,8 +89,7 @@ io::Async<DialResult> connect_to(io::Loop& loop, KnownAddresses& known, Proxy& p
   DialResult dialed = co_await dial_judged(loop, known, proxy.where.host, *proxy.where.port, judge);
   if (dialed.has_value()) co_return std::move(dialed);
   // The policy did not deny the program what it asked for.
-  co_return std::unexpected(
-      fault_of("the proxy: " + dialed.error().sentence, dialed.error().late));
+  co_return std::unexpected(fault_of("the proxy: " + dialed.error().sentence, dialed.error().late));
 }
 
 // What the proxy is asked for, in this order. Error: the policy denies all of them.
@@ -101,7 +100,8 @@ std::expected<std::vector<Host>, DialFault> targets_of(const Host& host, std::ui
   std::vector<Host> targets;
   DialFault fault{.sentence = host.name + " has no address"};
   for (const IpAddress& address : addresses) {
-    const NetworkDecision decision = policy.address(address, port, is_own_address(address), allowed);
+    const NetworkDecision decision =
+        policy.address(address, port, is_own_address(address), allowed);
     if (decision.allowed && targets.size() < kMostAsked) targets.push_back(host_of(address));
     if (decision.allowed) continue;
     fault.denied = decision;
@@ -147,10 +147,8 @@ io::Async<DialResult> dial_through_proxy(io::Loop& loop, KnownAddresses& known, 
       first = co_await connect_to(loop, known, proxy, policy);
       if (!first.has_value()) co_return first;
     }
-    const Way way{.host = targets[at],
-                  .port = port,
-                  .username = values.username,
-                  .password = password};
+    const Way way{
+        .host = targets[at], .port = port, .username = values.username, .password = password};
     std::optional<Status> asked;
     const auto left = until - io::Clock::now();
     co_await io::race(ask_into(*first->stream, way, asked), io::Loop::sleep(left));
@@ -177,8 +175,7 @@ bool allows_upstream(const policy::CompiledNetwork& policy, std::string_view ups
   const std::string_view target = upstream.substr(0, end);
   const auto authority = policy::canonical_authority(target);
   const bool by_name = authority.has_value() && !authority->host.is_address();
-  if (by_name && !proxy.empty())
-    return policy.proxy_resolves(decision);
+  if (by_name && !proxy.empty()) return policy.proxy_resolves(decision);
   return allows_address(policy, target, port, decision);
 }
 

@@ -1,11 +1,11 @@
-// Out by the policy's proxy (UpstreamProxy), a SOCKS5 server that somebody else runs: everything that
-// is let through, and nothing past it.
+// Out by the policy's proxy (UpstreamProxy), a SOCKS5 server that somebody else runs: everything
+// that is let through, and nothing past it.
 //
-// What is judged is as without a proxy. A name that a rule allows is told to the proxy as it is, and
-// resolved there; where addresses decide (CompiledNetwork::proxy_resolves), or the proxy is within a
-// network that the floor keeps, whose other hosts it could reach, it is given addresses that were
-// judged here. The proxy's own name is resolved here, and its address judged by the floor. Only
-// .cpp files of src/egress/gateway include this.
+// What is judged is as without a proxy. A name that a rule allows is told to the proxy as it is,
+// and resolved there; where addresses decide (CompiledNetwork::proxy_resolves), or the proxy is
+// within a network that the floor keeps, whose other hosts it could reach, it is given addresses
+// that were judged here. The proxy's own name is resolved here, and its address judged by the
+// floor. Only .cpp files of src/egress/gateway include this.
 #pragma once
 
 #include <memory>

@@ -84,13 +84,14 @@ TEST(Sealed, OneThatHasNoValueComesBackWithoutOne) {
 }
 
 TEST(Sealed, TheProxysPasswordComesBackForItsAddress) {
-  SecretEntry password{.rule = policy::password_rule({.address = "proxy.test:1080",
-                                                      .username = "me",
-                                                      .password = policy::SecretSource{
-                                                          .kind = policy::SecretSource::Kind::kVault,
-                                                          .text = ".pw"}}),
-                       .placeholder = "",
-                       .value = std::make_shared<const SecretValue>("x")};
+  SecretEntry password{
+      .rule = policy::password_rule(
+          {.address = "proxy.test:1080",
+           .username = "me",
+           .password =
+               policy::SecretSource{.kind = policy::SecretSource::Kind::kVault, .text = ".pw"}}),
+      .placeholder = "",
+      .value = std::make_shared<const SecretValue>("x")};
   const auto back = unseal(kKey, sealed({entry(), password}));
   ASSERT_TRUE(back.has_value()) << back.error().message();
   ASSERT_EQ(back->size(), 2u);
