@@ -7,9 +7,11 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 
 import frame  # noqa: F401  (its paths)
@@ -103,7 +105,7 @@ class Lab(test_gateway.Lab):
         cls.internet.serve(Echo, GOOD, 5432)
         cls.dante_log = pathlib.Path(folder) / "dante.log"
         config = cls.folder.write("danted.conf", DANTE.format(folder=folder, address=PROXY, inner=RANGE), 0o644)
-        cls.start("danted", "-f", str(config))
+        cls.start(shutil.which("danted", path=os.environ["PATH"] + ":/usr/sbin"), "-f", str(config))
         cls.start("microsocks", "-i", LOGIN_PROXY, "-p", "1080", "-b", LOGIN_PROXY, "-u", USER, "-P", PASSWORD)
         for address in (PROXY, LOGIN_PROXY, RANGE):
             assert harness.wait_until(lambda: cls.answers(address), 10), address
@@ -358,4 +360,7 @@ class Stage(Local):
 
 
 if __name__ == "__main__":
+    if not all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") for program in ("danted", "microsocks")):
+        print("left out: proxies are tested with danted and microsocks", file=sys.stderr)
+        sys.exit(os.environ.get("CI") == "true")
     test_gateway.main(__file__, STAGE)
