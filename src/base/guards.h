@@ -104,7 +104,7 @@ enum class Guard : std::uint8_t {
   kScrub,               // answers have the placeholder where servers say the value
 };
 
-inline constexpr std::size_t kGuardCount = 73;
+inline constexpr std::size_t kGuardCount = 74;
 
 #if defined(CAISSON_TEST_SWITCHES)
 
