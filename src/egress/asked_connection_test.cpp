@@ -30,13 +30,13 @@ TEST(AskedConnection, IsOfConnect) {
 
 TEST(AskedConnection, IsOfATargetWithAHost) {
   const auto asked = asked_connection(
-      "GET http://good.test:8080/a?b HTTP/1.1\r\nHost: good.test:8080\r\n"
+      "GET http://example.com:8080/a?b HTTP/1.1\r\nHost: example.com:8080\r\n"
       "Proxy-Authorization: Basic eA==\r\n\r\n");
   ASSERT_EQ(asked.state, State::kAsked) << asked.sentence;
-  EXPECT_EQ(asked.to.text(), "good.test:8080");
+  EXPECT_EQ(asked.to.text(), "example.com:8080");
   EXPECT_EQ(asked.answer, "");
   EXPECT_EQ(asked.instead,
-            "GET /a?b HTTP/1.1\r\nHost: good.test:8080\r\nConnection: close\r\n\r\n");
+            "GET /a?b HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\n\r\n");
 }
 
 TEST(AskedConnection, OfHttpIsWellFormedAndOfOneMeaning) {
@@ -46,8 +46,9 @@ TEST(AskedConnection, OfHttpIsWellFormedAndOfOneMeaning) {
         "CONNECT good.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n",
         "CONNECT good.test%00.evil.test:443 HTTP/1.1\r\n\r\n",
         "CONNECT 0x7f.1:443 HTTP/1.1\r\n\r\n", "CONNECT 2130706433:443 HTTP/1.1\r\n\r\n",
-        "GET https://good.test/ HTTP/1.1\r\nHost: good.test\r\n\r\n",
-        "GET http://good.test@evil.test/ HTTP/1.1\r\nHost: good.test\r\n\r\n", "\x16\x03\x01\n"}) {
+        "GET https://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n",
+        "GET http://example.com@example.org/ HTTP/1.1\r\nHost: example.com\r\n\r\n",
+        "\x16\x03\x01\n"}) {
     const auto asked = asked_connection(request);
     EXPECT_EQ(asked.state, State::kRefused) << request;
     EXPECT_FALSE(asked.sentence.empty());
