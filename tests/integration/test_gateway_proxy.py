@@ -56,7 +56,9 @@ def raw(name, port, ask):
     try:
         with socket.create_connection((name, port), 10) as s:
             if ask: s.sendall(ask)
-            return s.recv(4096).decode()
+            data = s.recv(4096)
+            while ask and (piece := s.recv(4096)): data += piece
+            return data.decode()
     except OSError as error: return type(error).__name__
 def tls(name, trust=False, port=443):
     context = ssl.create_default_context()
