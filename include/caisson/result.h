@@ -21,7 +21,9 @@ enum class Verdict : std::uint8_t {
   kProcessLimit = 4,     // the kernel refused it a process or thread
   kDiskLimit = 5,        // cause "bytes" or "inodes" of the writable layer
   kOutputLimit = 6,      // more stdout and stderr together than allowed; ended for it
-  kPolicyViolation = 7,  // cause "syscall": ended for a refused call (on_refusal: kill)
+  // cause "syscall": ended for a refused call (on_refusal: kill). cause "secret": the sandbox was
+  // ended for the misuse of a secret (on_violation: terminate)
+  kPolicyViolation = 7,
   kCancelled = 8,        // by the caller
   kSandboxError = 9,     // ours, not the program's: cause names the part, detail says what
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/guards.h"
@@ -56,14 +57,20 @@ Result<Fd> records_file(int audit_fd) {
 
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
-                                                              int audit_fd) {
+                                                              int audit_fd, Fd alarm) {
   Fd audit;
   if (audit_fd >= 0) {
     TRY_ASSIGN(audit, records_file(audit_fd));
   }
-  auto started = egress::GatewayProcess::start(id, policy, std::move(audit));
+  auto started = egress::GatewayProcess::start(id, policy, std::move(audit), std::move(alarm));
   if (!started.has_value()) return fail(std::move(started).error().with("network"));
   return started;
+}
+
+bool may_terminate(const policy::NetworkPolicy& policy) {
+  return std::ranges::any_of(policy.secrets, [](const policy::SecretRule& rule) {
+    return rule.on_violation == policy::OnSecretViolation::kTerminate;
+  });
 }
 
 Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolicy& policy,

@@ -352,6 +352,7 @@ std::string verdict_sentence(const Outcome& outcome) {
     case Verdict::kOutputLimit:
       return "ended: it wrote more output than it may (--output)";
     case Verdict::kPolicyViolation:
+      if (outcome.cause == "secret") return "ended: it misused a secret (on_violation: terminate)";
       return "ended: it made a system call that is refused (--on-refusal kill)";
     case Verdict::kCancelled:
       return "cancelled";

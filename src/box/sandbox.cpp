@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/sys.h"
@@ -345,9 +346,20 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   }
   state->disk = spec->limits.disk.value_or(kMostCopiedOut);
   box::KeptNetwork kept;
+  Fd alarm;
   if (networked && !keyed && (inspects || !outlives)) {
+    Fd raise;
+    // Of one that outlives us the launcher has an alarm of its own.
+    if (!outlives && box::may_terminate(*spec->network)) {
+      TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
+      alarm = std::move(pair.ours);
+      raise = std::move(pair.theirs);
+      plan.alarm = 1;
+      plan.alarm_fd = descriptors.add(alarm.get());
+    }
     TRY_ASSIGN(state->network,
-               box::start_gateway(info.id, *spec->network, outlives ? -1 : options.audit_fd));
+               box::start_gateway(info.id, *spec->network, outlives ? -1 : options.audit_fd,
+                                  std::move(raise)));
     TRY(box::complete_plan(*state->network, *spec->network, std::move(secrets), plan));
   } else if (networked) {
     // Only started when something is sent, which is no time to find that it is missing.

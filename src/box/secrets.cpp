@@ -80,9 +80,6 @@ Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& poli
   std::vector<SecretValue> values;
   for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     const std::string name = policy::key_of(rule);
-    if (rule.on_violation == policy::OnSecretViolation::kTerminate)
-      return fail(Error(Code::kUnimplemented, name + ".on_violation: found terminate, which this "
-                                                     "version does not do; allowed is block"));
     auto value = fetch_secret(rule.source);
     if (!value.has_value()) return fail(std::move(value).error().with(name));
     values.push_back(std::move(*value));

@@ -14,8 +14,7 @@
 namespace caisson::box {
 
 // In the policy's order. Blocks on what is read. Error: invalid_argument or not_found with the
-// secret's name and nothing of its value; unimplemented for a command, and for a secret whose
-// misuse is to end the sandbox.
+// secret's name and nothing of its value; unimplemented for a command.
 Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy);
 
 // One of them. Errors: as above, without the name.

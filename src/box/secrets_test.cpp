@@ -86,9 +86,6 @@ TEST(Secrets, AFileThatIsNotThereIsNamed) {
 TEST(Secrets, WhatThisVersionDoesNotDoIsRefused) {
   EXPECT_THAT(fetched({.kind = SecretSource::Kind::kCommand, .command = {"/bin/true"}}),
               HasSubstr("by a command"));
-  policy::NetworkPolicy values = policy_of({.text = "HOME"});
-  values.secrets[0].on_violation = policy::OnSecretViolation::kTerminate;
-  EXPECT_THAT(fetch_secrets(values).error().message(), HasSubstr("on_violation: found terminate"));
 }
 
 TEST(Secrets, PlaceholdersTakeThePlaceOfWhatTheImageSets) {

@@ -36,7 +36,7 @@ constexpr int kPatienceMs = 10'000;
 
 Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string& sandbox,
                                                               const policy::NetworkPolicy& policy,
-                                                              Fd audit) {
+                                                              Fd audit, Fd alarm) {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
   TRY_ASSIGN(const Fd text, sys::memory_file("network-policy", policy::written(policy)));
@@ -49,6 +49,10 @@ Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string&
   if (audit.valid()) {
     descriptors.push_back(audit.get());
     first += launcher::kGatewayRecords;
+  }
+  if (alarm.valid()) {
+    descriptors.push_back(alarm.get());
+    first += launcher::kGatewayAlarm;
   }
   TRY(sys::send_message(gateway->control_.get(), first, descriptors));
   return gateway;

@@ -37,11 +37,12 @@ class GatewayProcess {
  public:
   // Starts it and tells it what holds, without waiting: it gets ready beside whatever the caller
   // does until serve(). `sandbox`: its id. `audit`: a file that is open for appending and
-  // claimed (audit_file.h); invalid: nobody reads the records. Error: not_found without the
-  // program.
+  // claimed (audit_file.h); invalid: nobody reads the records. `alarm`: where it says that the
+  // sandbox is to end (launcher/gateway_protocol.h); invalid where no secret asks for that. Error:
+  // not_found without the program.
   static Result<std::unique_ptr<GatewayProcess>> start(const std::string& sandbox,
                                                        const policy::NetworkPolicy& policy,
-                                                       Fd audit);
+                                                       Fd audit, Fd alarm);
   ~GatewayProcess();
 
   // The values of the policy's secrets, in its order, and of its proxy's password

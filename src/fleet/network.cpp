@@ -17,8 +17,6 @@ Status check_served(const policy::NetworkPolicy& policy) {
       return fail(policy::wrong(policy::is_proxy_password(rule) ? path : path + ".source",
                                 "a source of this host's",
                                 "{vault: NAME}: what the server keeps for the team"));
-    if (rule.on_violation != policy::OnSecretViolation::kBlock)
-      return fail(policy::wrong(path + ".on_violation", "terminate", "block"));
   }
   return {};
 }

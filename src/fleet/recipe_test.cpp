@@ -71,11 +71,6 @@ TEST(Recipe, WhatIsNotServedIsRefusedByItsKey) {
   EXPECT_THAT(refusal(lay_over(recipe, R"({"limmits":{}})")), HasSubstr("limmits"));
   EXPECT_THAT(refusal(lay_over(recipe, R"({"network":"allow"})")), HasSubstr("network"));
   EXPECT_THAT(refusal(lay_over(recipe, R"({"network":{"rules":[{"hosts":["a.example.com"]}],)"
-                                       R"("secrets":{"gh":{"source":{"vault":"gh"},)"
-                                       R"("on_violation":"terminate",)"
-                                       R"("hosts":["a.example.com"]}}}})")),
-              HasSubstr("network.secrets.gh.on_violation"));
-  EXPECT_THAT(refusal(lay_over(recipe, R"({"network":{"rules":[{"hosts":["a.example.com"]}],)"
                                        R"("secrets":{"gh":{"source":{"env":"HOME"},)"
                                        R"("hosts":["a.example.com"]}}}})")),
               HasSubstr("network.secrets.gh.source: found a source of this host's"));

@@ -85,13 +85,14 @@ void GatewayKeeper::stop_waiting() const {
 
 Status GatewayKeeper::set_policy(std::string policy) {
   if (!sockets_.valid()) return fail(Error::precondition("the sandbox was made without a network"));
+  if (halted_) return fail(Error::precondition("the sandbox is being ended"));
   if (policy.empty() || policy.size() > kMostLivePolicy)
     return fail(Error::exhausted("the network policy takes " + std::to_string(policy.size()) +
                                  " bytes as JSON; allowed are at most " +
                                  std::to_string(kMostLivePolicy)));
   const std::string next = with_secrets_of(policy_, policy);
   // What a change of secrets is to be judged by, a gateway alone knows.
-  if (!runs() && keys_.valid() && !policy_.empty() && !start()) lose();
+  if (!runs() && files_.keys.valid() && !policy_.empty() && !start()) lose();
   if (!runs()) {
     policy_ = next;
     return {};
@@ -148,7 +149,7 @@ void GatewayKeeper::look(const std::array<pollfd, kEntries>& entries) {
       entries, [](const pollfd& entry) { return entry.fd >= 0 && entry.revents != 0; });
   if (!comes) return;
   const bool too_early = lost_at_us_ != 0 && sys::monotonic_us() - lost_at_us_ < kRestartPauseUs;
-  if (policy_.empty() || too_early) return refuse_waiting();
+  if (policy_.empty() || too_early || halted_) return refuse_waiting();
   if (!start()) {
     lose();
     refuse_waiting();
@@ -172,9 +173,10 @@ Status GatewayKeeper::start() {
     files.push_back(file.get());
     first += letter;
   };
-  add(audit_, kGatewayRecords);
-  add(keys_, kGatewayKeys);
-  add(served_, kGatewayServed);
+  add(files_.audit, kGatewayRecords);
+  add(files_.keys, kGatewayKeys);
+  add(files_.served, kGatewayServed);
+  add(files_.alarm, kGatewayAlarm);
   TRY(sys::send_message(control_.get(), first, files));
   return sys::send_message(
       control_.get(), std::string_view(&kGatewayServe, 1),

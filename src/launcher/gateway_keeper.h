@@ -32,12 +32,14 @@ class GatewayKeeper {
   enum class Floor : bool { kAsPolicySays, kFixed };
   // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
   // nowhere. `keys`: invalid where TLS is never inspected. `served`: of a server's sandbox
-  // (egress/served_domain.h); invalid otherwise.
-  GatewayKeeper(std::string sandbox, Fd audit, Fd keys, Fd served, Floor floor)
+  // (egress/served_domain.h); invalid otherwise. `alarm`: where each gateway says that the sandbox
+  // is to end; its other end is the launcher's.
+  struct Files {
+    Fd audit, keys, served, alarm;
+  };
+  GatewayKeeper(std::string sandbox, Files files, Floor floor)
       : sandbox_(std::move(sandbox)),
-        audit_(std::move(audit)),
-        keys_(std::move(keys)),
-        served_(std::move(served)),
+        files_(std::move(files)),
         floor_(floor) {}
   ~GatewayKeeper() { end(); }
   GatewayKeeper(const GatewayKeeper&) = delete;
@@ -59,6 +61,9 @@ class GatewayKeeper {
   // What the poll has told of them.
   void look(const std::array<pollfd, kEntries>& entries);
 
+  // The sandbox is to end: no gateway is started any more, and no policy is taken. One that runs
+  // has stopped by itself, and stays for its last records.
+  void halt() { halted_ = true; }
   // Ends a gateway that runs. It is given a moment for its last records.
   void end();
 
@@ -72,8 +77,9 @@ class GatewayKeeper {
   void stop_waiting() const;
 
   std::string sandbox_;
-  Fd audit_, keys_, served_;
+  Files files_;
   Floor floor_;
+  bool halted_ = false;
   wall::Gateway sockets_;
   std::string policy_;  // empty: nothing has been set
   Fd control_;

@@ -31,7 +31,7 @@ Fd connected_to(const Fd& listener) {
 }
 
 struct Scene {
-  GatewayKeeper keeper{"abcdefgh", Fd(), Fd(), Fd(), GatewayKeeper::Floor::kFixed};
+  GatewayKeeper keeper{"abcdefgh", {}, GatewayKeeper::Floor::kFixed};
   int tcp = -1;
 
   Scene() {
@@ -51,12 +51,12 @@ struct Scene {
 };
 
 TEST(GatewayKeeper, HasNothingToPollForWithoutSockets) {
-  const GatewayKeeper keeper("abcdefgh", Fd(), Fd(), Fd(), GatewayKeeper::Floor::kFixed);
+  const GatewayKeeper keeper("abcdefgh", {}, GatewayKeeper::Floor::kFixed);
   for (const pollfd& entry : keeper.entries()) EXPECT_EQ(entry.fd, -1);
 }
 
 TEST(GatewayKeeper, APolicyNeedsAGateway) {
-  GatewayKeeper keeper("abcdefgh", Fd(), Fd(), Fd(), GatewayKeeper::Floor::kFixed);
+  GatewayKeeper keeper("abcdefgh", {}, GatewayKeeper::Floor::kFixed);
   const Status set = keeper.set_policy("{}");
   ASSERT_FALSE(set.has_value());
   EXPECT_EQ(set.error().code(), Code::kFailedPrecondition);
@@ -68,7 +68,7 @@ wall::Gateway sockets_of(int tcp, int dns_udp, int dns_tcp) {
 }
 
 TEST(GatewayKeeper, TakesOneGatewayAndNothingElse) {
-  GatewayKeeper keeper("abcdefgh", Fd(), Fd(), Fd(), GatewayKeeper::Floor::kFixed);
+  GatewayKeeper keeper("abcdefgh", {}, GatewayKeeper::Floor::kFixed);
   EXPECT_FALSE(keeper.hold(sockets_of(SOCK_DGRAM, SOCK_DGRAM, SOCK_STREAM)).has_value());
   EXPECT_FALSE(keeper.hold(sockets_of(SOCK_STREAM, SOCK_STREAM, SOCK_STREAM)).has_value());
   wall::Gateway pipes = sockets_of(SOCK_STREAM, SOCK_DGRAM, SOCK_STREAM);

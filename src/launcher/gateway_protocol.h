@@ -4,13 +4,19 @@
 //
 // To the gateway, in this order: the sandbox's id, with the descriptor of a file that has the
 // policy's text, and behind the id and a line break a letter for each descriptor more: where its
-// records go, the sandbox's keys (egress/gateway/keys.h), its server (egress/served_domain.h).
+// records go, the sandbox's keys (egress/gateway/keys.h), its server (egress/served_domain.h), its
+// alarm.
 // Without keys, kGatewaySecret with the
 // value of each of the policy's secrets, in its order, each of which is answered, and where the
 // policy inspects TLS the certificate comes. Then kGatewayServe, with the sockets, and any number
 // of kGatewayUpdate, each with a policy's text behind it; or kGatewayKeep, which makes keys of what
 // was given, and the gateway ends. When this side is shut down the gateway ends too. From the
 // gateway: a kind and perhaps a text.
+//
+// The alarm is a SOCK_SEQPACKET socket whose other end the sandbox's launcher reads: a gateway that
+// finds a request for which its sandbox is to end says a sentence there, lets nothing more through,
+// and answers nobody. The launcher then sees to it that the sandbox ends, whatever its supervisor
+// does.
 //
 // A policy's text is its JSON and, behind a line break, perhaps its sealed secrets
 // (egress/secrets/sealed.h), which only a gateway with keys can have.
@@ -27,6 +33,9 @@ inline constexpr const char* kGatewayFixedFloor = "fixed-floor";
 inline constexpr char kGatewayRecords = 'a';
 inline constexpr char kGatewayKeys = 'k';
 inline constexpr char kGatewayServed = 's';
+inline constexpr char kGatewayAlarm = 'z';
+// Of the sentence.
+inline constexpr std::size_t kMostAlarm = 1024;
 
 inline constexpr char kGatewaySecret = 'V';
 inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp

@@ -17,8 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/sys.h"
 #include "launcher/gateway_keeper.h"
+#include "launcher/gateway_protocol.h"
 #include "launcher/registry.h"
 #include "launcher/supervisor.h"
 #include "wall/namespace/namespace_wall.h"
@@ -39,6 +41,11 @@ constexpr char kNetworkRequest = 'N';
 constexpr int kPatienceMs = 5000;
 // More than a supervisor waits for readers of verdicts.
 constexpr std::uint64_t kSupervisorPatienceUs = 15'000'000;
+// After an alarm everything that runs inside is killed, if the supervisor has not done so; where no
+// control group can (an ordinary user's without any), with the supervisor so much later, when it
+// can no longer be waiting for readers.
+constexpr std::uint64_t kAlarmPatienceUs = 2'000'000;
+constexpr std::uint64_t kAlarmSupervisorPatienceUs = 6'000'000;
 
 struct Request {
   wall::Plan plan;
@@ -47,6 +54,7 @@ struct Request {
 
   Fd take_audit() { return plan.audit != 0 ? std::move(owned[plan.audit_fd]) : Fd(); }
   Fd take_keys() { return plan.keys != 0 ? std::move(owned[plan.keys_fd]) : Fd(); }
+  Fd take_alarm() { return plan.alarm != 0 ? std::move(owned[plan.alarm_fd]) : Fd(); }
 
   // Closes what the plan names. The rest came to be kept for as long as the sandbox lives: the lock
   // on its image's files.
@@ -166,7 +174,8 @@ Status ask_network(int broker_fd, std::string_view policy) {
 
 // The supervisor's whole life.
 [[noreturn]] void be_supervisor(Request& request, wall::Prepared& prepared,
-                                Registration& registration, Fd broker, int control_fd) {
+                                Registration& registration, Fd broker, Fd orders,
+                                int control_fd) {
   const wall::Plan& plan = request.plan;
   (void)::prctl(PR_SET_NAME, "caisson-superv");
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ::_exit(1);
@@ -250,6 +259,7 @@ Status ask_network(int broker_fd, std::string_view policy) {
                    .first_client = std::move(request.client),
                    .listener = std::move(listener),
                    .broker = std::move(broker),
+                   .orders = std::move(orders),
                    .command_limits = std::move(limits),
                    .on_birth = on_birth,
                    .on_stillbirth = [&](const Error& why) { tell_failure(control_fd, why); },
@@ -301,19 +311,51 @@ int ms_until(std::uint64_t time_us) {
   return time_us <= now_us ? 0 : static_cast<int>((time_us - now_us + 999) / 1000);
 }
 
+// A gateway's word that its sandbox is to end: the supervisor is told, so that those who wait for
+// commands hear why, and is given a moment. It has read hostile bytes and may not obey.
+class Alarm {
+ public:
+  // `from`: the alarm, invalid where there is none. `orders`: the supervisor.
+  Alarm(Fd from, Fd orders) : from_(std::move(from)), orders_(std::move(orders)) {}
+
+  int fd() const { return from_.get(); }
+  // Something has come, or nothing comes any more.
+  void take(GatewayKeeper& gateway) {
+    const auto said = sys::recv_message(from_.get(), kMostAlarm);
+    from_.reset();
+    if (!said.has_value() || said->bytes.empty()) return;
+    gateway.halt();
+    // It is shown to people, and who says it has read hostile bytes too.
+    std::string sentence;
+    for (const char c : said->bytes) sentence += c >= 0x20 && c < 0x7f ? c : '?';
+    (void)sys::send_message(orders_.get(), sentence, {});
+    kill_at_us_ = sys::monotonic_us() + kAlarmPatienceUs;
+  }
+  // When what is still there is to be killed; 0: never.
+  std::uint64_t kill_at_us() const { return kill_at_us_; }
+  void killed() { kill_at_us_ = 0; }
+
+ private:
+  Fd from_, orders_;
+  std::uint64_t kill_at_us_ = 0;
+};
+
 // Waits for the supervisor; the guest is reparented to us. A supervisor that should end and does
 // not (something stopped it) is killed. Whether it came to its own end.
 bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, const wall::Plan& plan,
                   wall::Prepared& prepared, Registration& registration, GatewayKeeper& gateway,
-                  int control_fd) {
-  constexpr std::size_t kOwn = 3;
-  pollfd entries[kOwn + GatewayKeeper::kEntries] = {
-      {supervisor_fd, POLLIN, 0}, {broker.get(), POLLIN, 0}, {control_fd, 0, 0}};
+                  Alarm& alarm, int control_fd) {
+  constexpr std::size_t kOwn = 4;
+  pollfd entries[kOwn + GatewayKeeper::kEntries] = {{supervisor_fd, POLLIN, 0},
+                                                    {broker.get(), POLLIN, 0},
+                                                    {control_fd, 0, 0},
+                                                    {alarm.fd(), POLLIN, 0}};
   std::uint64_t end_by_us = 0;
   for (;;) {
     if (!broker.valid() && end_by_us == 0) end_by_us = sys::monotonic_us() + kSupervisorPatienceUs;
     const std::uint64_t ahead_at_us = broker.valid() ? prepared.ahead_at_us() : 0;
-    const int timeout_ms = ahead_at_us != 0 ? ms_until(ahead_at_us) : broker.valid() ? -1 : 100;
+    int timeout_ms = ahead_at_us != 0 ? ms_until(ahead_at_us) : -1;
+    if (alarm.kill_at_us() != 0 || end_by_us != 0) timeout_ms = 100;
     auto of_gateway = gateway.entries();
     std::ranges::copy(of_gateway, entries + kOwn);
     const int ready = ::poll(entries, std::size(entries), timeout_ms);
@@ -323,6 +365,16 @@ bool wait_for_end(pid_t supervisor, int supervisor_fd, Fd broker, const wall::Pl
     if (end_by_us != 0 && sys::monotonic_us() >= end_by_us) {
       (void)sys::pidfd_kill(supervisor_fd, SIGKILL);
       break;
+    }
+    if (entries[3].revents != 0) {
+      alarm.take(gateway);
+      entries[3].fd = -1;
+    }
+    if (alarm.kill_at_us() != 0 && sys::monotonic_us() >= alarm.kill_at_us()) {
+      alarm.killed();
+      prepared.kill();
+      const std::uint64_t by_us = sys::monotonic_us() + kAlarmSupervisorPatienceUs;
+      end_by_us = end_by_us == 0 ? by_us : std::min(end_by_us, by_us);
     }
     if (entries[1].revents != 0 && !serve(broker.get(), plan, prepared, registration, gateway)) {
       broker.reset();  // the supervisor sees that and ends
@@ -445,35 +497,55 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   Fd broker_here(broker[0]);
   Fd broker_there(broker[1]);
   // The supervisor, and who comes of it, never has these.
-  Fd audit = request->take_audit(), keys = request->take_keys();
+  Fd audit = request->take_audit(), keys = request->take_keys(), alarm = request->take_alarm();
   auto served = served_file(request->plan);
   if (!served) return give_up(steps.name(std::move(served).error()));
+  auto orders = make_socket_pair(SOCK_SEQPACKET);
+  if (!orders) return give_up(steps.name(std::move(orders).error()));
+  Fd raise;
+  if (has_keeper(request->plan)) {
+    auto pair = make_socket_pair(SOCK_SEQPACKET);
+    if (!pair) return give_up(steps.name(std::move(pair).error()));
+    alarm = std::move(pair->ours);
+    raise = std::move(pair->theirs);
+  }
   const pid_t supervisor = ::fork();
   if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
     audit.reset();
     keys.reset();
+    alarm.reset();
+    raise.reset();
     served->reset();
-    be_supervisor(*request, **prepared, *registration, std::move(broker_there), control_fd);
+    orders->ours.reset();
+    be_supervisor(*request, **prepared, *registration, std::move(broker_there),
+                  std::move(orders->theirs), control_fd);
   }
   // It has the longer way to go: where it shares our processor it goes first.
   ::sched_yield();
   broker_there.reset();
+  orders->theirs.reset();
   request->client.reset();
   // Beside the supervisor, which clones meanwhile and then waits for both.
   (*prepared)->complete(broker_here.get());
   send_listener(broker_here.get(), *registration, request->plan.info, steps);
   request->close_named();
   auto handle = sys::pidfd_open(supervisor);
-  GatewayKeeper gateway(request->plan.id, std::move(audit), std::move(keys), std::move(*served),
+  GatewayKeeper gateway(request->plan.id,
+                        {.audit = std::move(audit),
+                         .keys = std::move(keys),
+                         .served = std::move(*served),
+                         .alarm = std::move(raise)},
                         request->plan.fixed_floor != 0 ? GatewayKeeper::Floor::kFixed
                                                        : GatewayKeeper::Floor::kAsPolicySays);
+  Alarm from_gateway(std::move(alarm), std::move(orders->ours));
   bool orderly = false;
   if (handle) {
     orderly =
         wait_for_end(supervisor, handle->get(), std::move(broker_here), request->plan, **prepared,
-                     *registration, gateway, request->plan.life != Life::kOwner ? -1 : control_fd);
+                     *registration, gateway, from_gateway,
+                     request->plan.life != Life::kOwner ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);

@@ -25,6 +25,7 @@ constexpr std::uint64_t kBirthUs = 60'000'000;
 // After the sandbox's end clients are waited for: so long where none reads, and so long in all.
 constexpr std::uint64_t kSilenceUs = 1'000'000;
 constexpr std::uint64_t kFarewellUs = 5'000'000;
+constexpr std::size_t kMostOrder = 4096;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
@@ -45,6 +46,7 @@ Supervisor::Supervisor(SupervisorInput input)
       box_(std::move(input.box)),
       listener_(std::move(input.listener)),
       broker_(std::move(input.broker)),
+      orders_(std::move(input.orders)),
       command_limits_(std::move(input.command_limits)),
       on_birth_(std::move(input.on_birth)),
       on_stillbirth_(std::move(input.on_stillbirth)),
@@ -70,6 +72,15 @@ void Supervisor::end(std::string why) {
   ended_ = true;
   end_reason_ = std::move(why);
   (void)box_->kill();
+}
+
+void Supervisor::obey() {
+  const auto said = sys::recv_message(orders_.get(), kMostOrder);
+  orders_.reset();
+  // The launcher's end is told by the broker.
+  if (!said.has_value() || said->bytes.empty()) return;
+  end_commands_for(Verdict::kPolicyViolation, "secret", said->bytes);
+  end(said->bytes);
 }
 
 bool Supervisor::take_birth() {
@@ -177,6 +188,7 @@ void Supervisor::turn() {
   add(clients_.size() < kMaxClients && sys::monotonic_us() >= accept_again_us_ ? listener_.get()
                                                                                : -1,
       POLLIN);
+  add(orders_.get(), POLLIN);
   std::vector<std::uint64_t> client_ids;
   for (auto& [id, client] : clients_) {
     client_ids.push_back(id);
@@ -198,13 +210,14 @@ void Supervisor::turn() {
   if (::poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR)
     return end("poll failed");
 
+  if (entries[5].revents != 0) obey();
   if (entries[1].revents != 0) return end("the launcher is gone");
-  if (entries[3].revents != 0 && !take_birth()) return;
+  if (ended_ || (entries[3].revents != 0 && !take_birth())) return;
   if ((entries[2].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_guest();
   if (ended_) return;
   // The guest's last frames were read above; now it is really over.
   if (entries[0].revents != 0) return guest_gone("the guest ended");
-  std::size_t at = 5;
+  std::size_t at = 6;
   for (const std::uint64_t id : client_ids) {
     if ((entries[at++].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && client_of(id) != nullptr)
       read_client(id);

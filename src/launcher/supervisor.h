@@ -34,6 +34,7 @@ struct SupervisorInput {
   Fd first_client;               // the connection of whoever asked for the sandbox
   Fd listener;                   // RUN/sandboxes/ID/socket
   Fd broker;                     // to the launcher; its end ends the sandbox
+  Fd orders;                     // the launcher's word that the sandbox ends; invalid: none comes
   proto::Fields command_limits;  // of every command: command_limits()
   // Called once when the guest has been born, or its birth has failed; an error ends the sandbox.
   std::function<Status(wall::Box& box)> on_birth;

@@ -73,6 +73,8 @@ class Supervisor {
   void turn();
   void check_commands();
   void end(std::string why);
+  // The launcher says that a secret was misused (on_violation: terminate).
+  void obey();
   // The guest has been born, or never will be; false where the sandbox has ended with that.
   bool take_birth();
   bool unborn() const { return box_->birth_fd() >= 0; }
@@ -206,7 +208,7 @@ class Supervisor {
 
   const wall::Plan& plan_;
   std::unique_ptr<wall::Box> box_;
-  Fd listener_, broker_;
+  Fd listener_, broker_, orders_;
   proto::Fields command_limits_;
   std::function<Status(wall::Box& box)> on_birth_;
   std::function<void(const Error& why)> on_stillbirth_;

@@ -181,6 +181,12 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.text(plan.info, "info");
 }
 
+template <typename Archive, typename PlanType>
+void transfer_tail(Archive& archive, PlanType& plan) {
+  archive.number(plan.alarm, "alarm");
+  archive.number(plan.alarm_fd, "alarm_fd");
+}
+
 template <typename Archive, typename GrantType>
 void transfer_grant(Archive& archive, GrantType& grant) {
   archive.number(grant.fd, "grant.fd");
@@ -303,6 +309,11 @@ void check_grant(Reader& reader, const Plan& plan, const PlanGrant& grant,
   }
 }
 
+void check_tail(Reader& reader, const Plan& plan, std::size_t descriptor_count) {
+  reader.below(plan.alarm, 2, "alarm");
+  reader.below(plan.alarm_fd, plan.alarm != 0 ? descriptor_count : 1, "alarm_fd");
+}
+
 void check_lists(Reader& reader, const Plan& plan) {
   for (const std::string& directory : plan.directories)
     reader.check("directories", policy::path_fault(directory));
@@ -347,6 +358,7 @@ std::string encode(const Plan& plan) {
   for (const PlanGrant& grant : plan.grants) transfer_grant(writer, grant);
   transfer_list(writer, plan.directories, kMaxPlanDirectories, "directories");
   transfer_list(writer, plan.environment, kMaxPlanEnvironment, "environment");
+  transfer_tail(writer, plan);
   return writer.take();
 }
 
@@ -392,6 +404,8 @@ Result<Plan> decode_plan(std::string_view bytes, std::size_t descriptor_count) {
   transfer_list(reader, plan.directories, kMaxPlanDirectories, "directories");
   transfer_list(reader, plan.environment, kMaxPlanEnvironment, "environment");
   if (reader.ok()) check_lists(reader, plan);
+  transfer_tail(reader, plan);
+  if (reader.ok()) check_tail(reader, plan, descriptor_count);
   if (reader.ok() && reader.left() != 0) {
     reader.refuse("end", std::to_string(reader.left()) + " bytes more", "nothing");
   }

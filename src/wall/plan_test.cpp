@@ -45,6 +45,8 @@ Plan full_plan() {
   plan.audit_fd = 3;
   plan.keys = 1;
   plan.keys_fd = 2;
+  plan.alarm = 1;
+  plan.alarm_fd = 1;
   plan.served_domain = "{}";
   plan.authority = "-----BEGIN CERTIFICATE-----\n";
   plan.cpu_milli = 1500;
@@ -108,6 +110,8 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->audit_fd, plan.audit_fd);
   EXPECT_EQ(decoded->keys, plan.keys);
   EXPECT_EQ(decoded->keys_fd, plan.keys_fd);
+  EXPECT_EQ(decoded->alarm, plan.alarm);
+  EXPECT_EQ(decoded->alarm_fd, plan.alarm_fd);
   EXPECT_EQ(decoded->served_domain, plan.served_domain);
   EXPECT_EQ(decoded->authority, plan.authority);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
@@ -279,6 +283,9 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.keys = 2; }, "plan: keys: found 2"},
       {[](Plan& p) { p.keys_fd = 4; }, "plan: keys_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.keys = 0; }, "plan: keys_fd: found 2; allowed is 0 to 0"},
+      {[](Plan& p) { p.alarm = 2; }, "plan: alarm: found 2"},
+      {[](Plan& p) { p.alarm_fd = 4; }, "plan: alarm_fd: found 4; allowed is 0 to 3"},
+      {[](Plan& p) { p.alarm = 0; }, "plan: alarm_fd: found 1; allowed is 0 to 0"},
       {[](Plan& p) { p.network = PlanNetwork::kNone; },
        "plan: bytes of served_domain: found 2; allowed is 0 to 0"},
       {[](Plan& p) {
@@ -322,12 +329,13 @@ TEST(Plan, RefusesEachValueOutOfRange) {
 }
 
 TEST(Plan, RefusesAFlagThatIsNeitherZeroNorOne) {
+  constexpr std::size_t kTail = 5;
   Plan plan = full_plan();
   plan.grants.resize(1);
   plan.directories.clear();
   plan.environment.clear();
   std::string bytes = encode(plan);
-  bytes.resize(bytes.size() - 8);  // the two counts
+  bytes.resize(bytes.size() - 8 - kTail);  // the two counts, and what stands behind them
   // The last grant ends with directory, writable, cover and two ids.
   bytes[bytes.size() - 11] = 2;
   EXPECT_THAT(decode_plan(bytes, kDescriptors).error().message(),

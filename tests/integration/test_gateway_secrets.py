@@ -403,7 +403,6 @@ print(repr(found.replace("\\n", " ")) if any(mine in open(f, errors="replace").r
             ("rules: [{hosts: [api.example.com]}]", ("--secret", "T=env:CANARY@api.example.com", "-e", "T=1"), {}, "env.T"),
             ("rules: [{hosts: [api.example.com]}]", ("--secret", "T=canary"), {}, "no @HOST"),
             (POLICY.replace("{env: CANARY}", "{command: [/bin/true]}"), (), {}, "by a command"),
-            (POLICY + "    on_violation: terminate\n", (), {}, "terminate"),
         ]
         for caller in self.each_caller():
             for policy, options, env, told in cases:

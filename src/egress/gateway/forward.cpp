@@ -63,6 +63,9 @@ class Forward {
                        asked_.tls ? Channel::kVerifiedTls : Channel::kPlaintext);
   }
 
+  // Whether the sandbox is to end for it.
+  bool terminates() const { return terminates_; }
+
   // Nothing: it went through, or broke off midway.
   Async<std::optional<Refused>> run() {
     http::PassageOptions options;
@@ -202,8 +205,8 @@ class Forward {
     record_.status = outcome.answer;
     if (secrets_) record_.scrubbed = secrets_->scrubbed();
     if (outcome.status.has_value()) return std::nullopt;
-    if (secrets_ && secrets_->refusal()) note(*secrets_->refusal());
     record_.detail = outcome.status.error().message();
+    if (secrets_ && secrets_->refusal()) note(*secrets_->refusal());
     if (gone()) {
       note_gone();
       return std::nullopt;
@@ -298,6 +301,8 @@ class Forward {
   void note(const SecretRefusal& refusal) {
     record_.kind = AuditKind::kSecretViolation;
     record_.reason = refusal.reason;
+    record_.detail = refusal.sentence;
+    terminates_ = refusal.terminates;
     for (const SecretUse& use : refusal.uses) record_.secrets.push_back({use.secret, use.where, 0});
   }
 
@@ -323,7 +328,19 @@ class Forward {
   std::optional<SecretPassage> secrets_;  // where the sandbox has any
   std::uint64_t body_ = 0;
   bool too_long_ = false;
+  bool terminates_ = false;
 };
+
+// The sandbox ends for what the record says.
+Async<void> terminate(const Client& client, http::Exchange& exchange, AuditRecord record) {
+  State& state = *client.state;
+  const std::string why = record.detail + " (on_violation: terminate)";
+  record.detail = why;
+  state.record(record);
+  state.options.on_terminate(why);
+  co_await State::wait_end(state);
+  exchange.abort();
+}
 
 }  // namespace
 
@@ -368,6 +385,8 @@ Async<void> handle_request(std::shared_ptr<Client> client, Incoming incoming) {
   if (!refused) {
     Forward forward(*client, incoming, std::move(*asked), decision, record);
     refused = co_await forward.run();
+    if (forward.terminates() && state.options.on_terminate)
+      co_return co_await terminate(*client, exchange, std::move(record));
   }
   if (refused) {
     record.status = refused->status;

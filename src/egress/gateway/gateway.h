@@ -51,6 +51,11 @@ struct GatewayOptions {
   // Is given each record, also as a line; the line is empty where there are too many of them a
   // second, which a later one counts.
   std::function<void(const AuditRecord& record, const std::string& line)> record;
+  // A request broke a rule whose consequence is the sandbox's end (on_violation: terminate): called
+  // once it is recorded, with a sentence. Nobody is answered then; whoever is told stops the loop
+  // before it takes another turn, so that nothing more goes through. Null: such a request is
+  // refused as any other.
+  std::function<void(const std::string& why)> on_terminate = nullptr;
 };
 
 struct GatewayCounts {

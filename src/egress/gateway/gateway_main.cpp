@@ -3,10 +3,12 @@
 //
 //   caisson-gateway PARENT [fixed-floor]     its socket is descriptor 3; PARENT is who started it
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -53,7 +55,7 @@ struct Started {
   bool fixed_floor = false;
   std::shared_ptr<const policy::CompiledNetwork> policy;
   GatewaySockets sockets;
-  Fd audit, audit_reader;
+  Fd audit, audit_reader, alarm;
   std::shared_ptr<io::Authority> authority;
   std::shared_ptr<io::TlsTrust> trust;
   std::vector<SecretEntry> secrets;
@@ -155,6 +157,8 @@ Status take_descriptors(sys::Message& first, Started& started) {
       TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
     } else if (letters[at] == kGatewayKeys) {
       started.keys = std::move(descriptor);
+    } else if (letters[at] == kGatewayAlarm) {
+      started.alarm = std::move(descriptor);
     } else if (letters[at] == kGatewayServed) {
       TRY_ASSIGN(const std::string text, sys::read_again(descriptor.get(), kMostServed));
       TRY_ASSIGN(started.served, parse_served_domain(text));
@@ -231,6 +235,7 @@ Status shut_in(const Started& started, int parent) {
     how.keep.push_back(started.audit.get());
     how.keep.push_back(started.audit_reader.get());
   }
+  if (started.alarm.valid()) how.keep.push_back(started.alarm.get());
   return confine(how);
 }
 
@@ -266,6 +271,18 @@ io::Async<void> follow_orders(io::Loop& loop, io::Stream& control, Gateway& gate
       say(kGatewayRefused, changed.error().message());
   }
   loop.stop();
+}
+
+// Nothing moves any more, and nobody hears why, until whoever started us shuts its end of the
+// control socket down.
+void stand_still() {
+  for (;;) {
+    pollfd entry{kGatewayControlFd, POLLIN, 0};
+    if (::poll(&entry, 1, -1) < 0 && errno != EINTR) return;
+    if (entry.revents == 0) continue;
+    const auto order = sys::recv_message(kGatewayControlFd, kMostGatewayMessage);
+    if (!order.has_value() || order->bytes.empty()) return;
+  }
 }
 
 io::Async<void> wait_for_records(io::Loop& loop, Gateway& gateway) {
@@ -318,6 +335,7 @@ Status serve(Started started) {
   // While what fails can still be said.
   TRY_ASSIGN(AuditFile audit,
              take_audit(std::move(started.audit), std::move(started.audit_reader)));
+  const Fd alarm = std::move(started.alarm);
   io::Loop loop(kThreads);
   TRY_ASSIGN(const std::unique_ptr<io::Stream> control, io::adopt(loop, Fd(kGatewayControlFd)));
   Report report;
@@ -333,12 +351,19 @@ Status serve(Started started) {
     add_to_report(record, report);
     audit.write(record.kind, line);
   };
+  bool terminated = false;
+  options.on_terminate = [&](const std::string& why) {
+    terminated = true;
+    (void)sys::send_message(alarm.get(), std::string_view(why).substr(0, kMostAlarm), {});
+    loop.stop();
+  };
   TRY_ASSIGN(std::unique_ptr<Gateway> gateway,
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
   audit.write(AuditKind::kBegin, edge_line(AuditKind::kBegin, started.sandbox, 1, {}));
   say(kGatewayReady, "");
   loop.spawn(follow_orders(loop, *control, *gateway, orders));
   loop.run();
+  if (terminated) stand_still();
   // Connections that were open are recorded as they end.
   gateway->end();
   loop.spawn(wait_for_records(loop, *gateway));

@@ -28,11 +28,27 @@ int status_of(SecretFault fault) {
   }
 }
 
+// What a program did with a placeholder, not what the secret lacks.
+bool is_misuse(SecretFault fault) {
+  switch (fault) {
+    case SecretFault::kHost:
+    case SecretFault::kPlaintext:
+    case SecretFault::kPlace:
+    case SecretFault::kOccurrences:
+    case SecretFault::kTrace:
+      return true;
+    default:
+      return false;
+  }
+}
+
 SecretRefusal refusal_of(const SecretViolation& violation) {
   return {.status = status_of(violation.fault),
           .reason = std::string(kBeforeFaults).append(to_string(violation.fault)),
           .sentence = violation.sentence(),
-          .uses = {{.secret = violation.secret, .where = violation.where}}};
+          .uses = {{.secret = violation.secret, .where = violation.where}},
+          .terminates = violation.consequence == policy::OnSecretViolation::kTerminate &&
+                        is_misuse(violation.fault)};
 }
 
 SecretRefusal encoded_body(std::string_view why) {

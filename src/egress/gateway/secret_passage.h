@@ -29,6 +29,7 @@ struct SecretRefusal {
   std::string reason;  // "secret_host", …
   std::string sentence;
   std::vector<SecretUse> uses;  // the secret and the place; its count is that of nothing
+  bool terminates = false;      // the sandbox is to end for it (on_violation: terminate)
 };
 
 class SecretPassage {
