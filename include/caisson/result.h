@@ -14,18 +14,18 @@
 namespace caisson {
 
 enum class Verdict : std::uint8_t {
-  kExited = 0,           // by itself: Outcome::exit_code
-  kSignaled = 1,         // by a signal that no limit of ours sent: Outcome::signal
-  kTimeLimit = 2,        // cause "elapsed" or "cpu"
-  kMemoryLimit = 3,      // the kernel refused memory to it, or ended a process of it for memory
-  kProcessLimit = 4,     // the kernel refused it a process or thread
-  kDiskLimit = 5,        // cause "bytes" or "inodes" of the writable layer
-  kOutputLimit = 6,      // more stdout and stderr together than allowed; ended for it
+  kExited = 0,        // by itself: Outcome::exit_code
+  kSignaled = 1,      // by a signal that no limit of ours sent: Outcome::signal
+  kTimeLimit = 2,     // cause "elapsed" or "cpu"
+  kMemoryLimit = 3,   // the kernel refused memory to it, or ended a process of it for memory
+  kProcessLimit = 4,  // the kernel refused it a process or thread
+  kDiskLimit = 5,     // cause "bytes" or "inodes" of the writable layer
+  kOutputLimit = 6,   // more stdout and stderr together than allowed; ended for it
   // cause "syscall": ended for a refused call (on_refusal: kill). cause "secret": the sandbox was
   // ended for the misuse of a secret (on_violation: terminate)
   kPolicyViolation = 7,
-  kCancelled = 8,        // by the caller
-  kSandboxError = 9,     // ours, not the program's: cause names the part, detail says what
+  kCancelled = 8,     // by the caller
+  kSandboxError = 9,  // ours, not the program's: cause names the part, detail says what
 };
 inline constexpr std::size_t kVerdictCount = 10;
 // As JSON spells it: "exited", "time_limit", …

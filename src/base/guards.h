@@ -85,6 +85,7 @@ enum class Guard : std::uint8_t {
   kRepeatedHeaders,     // no secret in headers that servers repeat
   kSecretBytes,         // no control characters in a secret
   kSecretHosts,         // a secret goes to its hosts alone
+  kSecretEnds,          // a value whose time is over goes nowhere
   kSecretHostsOpened,   // TLS to a secret's hosts is opened whatever allows it
   kSecretPlaces,        // a secret goes to the places of its rule alone
   kSecretPassthrough,   // a placeholder goes only where a rule lets it
@@ -166,6 +167,7 @@ inline constexpr std::array<std::string_view, kGuardCount> kGuardNames = {
     "repeated_headers",
     "secret_bytes",
     "secret_hosts",
+    "secret_ends",
     "secret_hosts_opened",
     "secret_places",
     "secret_passthrough",

@@ -57,12 +57,13 @@ Result<Fd> records_file(int audit_fd) {
 
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
-                                                              int audit_fd, Fd alarm) {
+                                                              int audit_fd, Fd alarm, Fd values) {
   Fd audit;
   if (audit_fd >= 0) {
     TRY_ASSIGN(audit, records_file(audit_fd));
   }
-  auto started = egress::GatewayProcess::start(id, policy, std::move(audit), std::move(alarm));
+  auto started = egress::GatewayProcess::start(id, policy, std::move(audit), std::move(alarm),
+                                               std::move(values));
   if (!started.has_value()) return fail(std::move(started).error().with("network"));
   return started;
 }

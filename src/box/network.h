@@ -21,10 +21,10 @@ namespace caisson::box {
 Result<Fd> records_file(int audit_fd);
 
 // It gets ready while the sandbox is made. `audit_fd`: a file of audit records, open for
-// appending; -1: nowhere. Borrowed for the call. `alarm`: as of GatewayProcess::start().
+// appending; -1: nowhere. Borrowed for the call. `alarm`, `values`: as of GatewayProcess::start().
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
-                                                              int audit_fd, Fd alarm);
+                                                              int audit_fd, Fd alarm, Fd values);
 // Whether some secret's misuse is to end the sandbox.
 bool may_terminate(const policy::NetworkPolicy& policy);
 // Gives it the values of the policy's secrets, in its order, and puts into the plan what the

@@ -36,6 +36,7 @@
 #include "image/kept_layer.h"
 #include "image/registry/names.h"
 #include "image/store.h"
+#include "launcher/minter_socket.h"
 #include "policy/network_document.h"
 #include "policy/network_policy.h"
 #include "wall/plan.h"
@@ -143,6 +144,7 @@ struct Sandbox::State {
   // Of the spec's network: it ends with this object.
   std::unique_ptr<egress::GatewayProcess> network;
   std::optional<policy::NetworkReport> network_report;
+  Fd minter;  // of its secrets; it ends with this object
   bool closed = false;
 
   // What a command leaves open is the spec's and the image's; the supervisor adds variables and the
@@ -261,11 +263,13 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (files != nullptr) {
     TRY_ASSIGN(state->image, box::defaults_of(files->config, image.name));
   }
-  std::vector<SecretValue> secrets;
+  box::FetchedSecrets secrets;
+  Fd minter;
   if (networked) {
     TRY(box::check_variables(*spec->network, spec->env));
     if (!keyed) {
       TRY_ASSIGN(secrets, box::fetch_secrets(*spec->network));
+      TRY_ASSIGN(minter, box::start_minter(*spec->network, secrets));
     }
   }
   state->wanted = spec.values();
@@ -357,10 +361,14 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
       plan.alarm = 1;
       plan.alarm_fd = descriptors.add(alarm.get());
     }
+    Fd values;
+    if (minter.valid() && !outlives) {
+      TRY_ASSIGN(values, launcher::connect_minter(minter.get()));
+    }
     TRY_ASSIGN(state->network,
                box::start_gateway(info.id, *spec->network, outlives ? -1 : options.audit_fd,
-                                  std::move(raise)));
-    TRY(box::complete_plan(*state->network, *spec->network, std::move(secrets), plan));
+                                  std::move(raise), std::move(values)));
+    TRY(box::complete_plan(*state->network, *spec->network, std::move(secrets.values), plan));
   } else if (networked) {
     // Only started when something is sent, which is no time to find that it is missing.
     TRY(helper_binary("caisson-gateway"));
@@ -374,6 +382,12 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (inspects && outlives) {
     plan.keys = 1;
     plan.keys_fd = descriptors.add(keyed ? options.keys_fd : kept.keys.get());
+  }
+  if (minter.valid() && outlives) {
+    plan.minter = 1;
+    plan.minter_fd = descriptors.add(minter.get());
+  } else {
+    state->minter = std::move(minter);
   }
   TRY_ASSIGN(Fd client, launch.send(plan, descriptors.numbers()));
   state->connection.emplace(std::move(client));

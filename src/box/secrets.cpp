@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "egress/minter_process.h"
+#include "egress/secret_command.h"
 #include "policy/upstream_proxy.h"
 
 namespace caisson::box {
@@ -68,23 +70,51 @@ Result<SecretValue> fetch_secret(const SecretSource& source) {
       return read_value(source.descriptor);
     case SecretSource::Kind::kVault:
       return fail(Error::invalid(
-          "what a vault keeps is a server's, for its own sandboxes; allowed are env, file and fd"));
-    case SecretSource::Kind::kCommand:
-      break;
+          "what a vault keeps is a server's, for its own sandboxes; allowed are env, file, fd and "
+          "command"));
+    case SecretSource::Kind::kCommand: {
+      TRY_ASSIGN(egress::Minted minted, egress::mint(source.command, source.ttl_ms));
+      return std::move(minted.value);
+    }
   }
-  return fail(Error(Code::kUnimplemented,
-                    "this version fetches no secret by a command; allowed are env, file and fd"));
+  return fail(Error::invalid("a source of another kind"));
 }
 
-Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy) {
-  std::vector<SecretValue> values;
+Result<FetchedSecrets> fetch_secrets(const policy::NetworkPolicy& policy) {
+  FetchedSecrets fetched;
   for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     const std::string name = policy::key_of(rule);
+    fetched.ends.emplace_back();
+    if (rule.source.kind == SecretSource::Kind::kCommand) {
+      auto minted = egress::mint(rule.source.command, rule.source.ttl_ms);
+      if (!minted.has_value()) return fail(std::move(minted).error().with(name));
+      fetched.values.push_back(std::move(minted->value));
+      fetched.ends.back() = minted->expires;
+      continue;
+    }
     auto value = fetch_secret(rule.source);
     if (!value.has_value()) return fail(std::move(value).error().with(name));
-    values.push_back(std::move(*value));
+    fetched.values.push_back(std::move(*value));
   }
-  return values;
+  return fetched;
+}
+
+Result<Fd> start_minter(const policy::NetworkPolicy& policy, const FetchedSecrets& secrets) {
+  std::vector<egress::MintedSecret> minted;
+  const std::vector<policy::SecretRule> rules = policy::rules_with_values(policy);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!secrets.ends[i]) continue;
+    const policy::SecretRule& rule = rules[i];
+    minted.push_back({.name = rule.name,
+                      .command = rule.source.command,
+                      .ttl_ms = rule.source.ttl_ms,
+                      .value = secrets.values[i].bytes(),
+                      .expires = secrets.ends[i]});
+  }
+  if (minted.empty()) return Fd();
+  auto started = egress::start_minter(minted);
+  if (!started.has_value()) return fail(std::move(started).error().with("network.secrets"));
+  return started;
 }
 
 void forget_variables(const policy::NetworkPolicy& policy) {

@@ -1,21 +1,32 @@
-// The values of a sandbox's secrets, fetched by whoever makes it: from a variable, a file or a
-// descriptor of the caller's. They go to the gateway alone (egress/gateway_process.h); the sandbox
-// gets placeholders.
+// The values of a sandbox's secrets, fetched by whoever makes it: from a variable, a file, a
+// descriptor or a command of the caller's. They go to the gateway alone (egress/gateway_process.h);
+// the sandbox gets placeholders.
 #pragma once
 
 #include <caisson/network.h>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/secret.h"
+#include "base/time_text.h"
 
 namespace caisson::box {
 
-// In the policy's order. Blocks on what is read. Error: invalid_argument or not_found with the
-// secret's name and nothing of its value; unimplemented for a command.
-Result<std::vector<SecretValue>> fetch_secrets(const policy::NetworkPolicy& policy);
+struct FetchedSecrets {
+  std::vector<SecretValue> values;            // in the policy's order
+  std::vector<std::optional<WallTime>> ends;  // of each; nullopt: none
+};
+// Blocks on what is read, and runs what is a command (egress/secret_command.h). Error: with the
+// secret's name and nothing of its value.
+Result<FetchedSecrets> fetch_secrets(const policy::NetworkPolicy& policy);
+
+// A process that runs the commands again when their values are about to end; invalid where no
+// secret has a command, or none of their values ends.
+Result<Fd> start_minter(const policy::NetworkPolicy& policy, const FetchedSecrets& secrets);
 
 // One of them. Errors: as above, without the name.
 Result<SecretValue> fetch_secret(const policy::SecretSource& source);

@@ -234,7 +234,8 @@ constinit const CommandTable kRunTable = {
         "Without PROGRAM the image's entrypoint and command run; a PROGRAM that is given takes the "
         "command's place, after the entrypoint.\n\n"
         "Where a limit made it fail, the status says which one: 124 time, 137 memory, 122 disk, "
-        "121 processes, 120 output; 119 stands for a forbidden system call or the misuse of a secret, 130 for cancelled "
+        "121 processes, 120 output; 119 stands for a forbidden system call or the misuse of a "
+        "secret, 130 for cancelled "
         "(Ctrl-C), 125 for an error of caisson's own, 126 and 127 for a program that cannot be "
         "started or is not there, 128+n for signal n.",
     .groups = kGroups,

@@ -17,7 +17,8 @@ namespace {
 constexpr std::array<Option, 1> kSetOptions = {{
     {.name = "--from",
      .value = "SOURCE",
-     .help = "Where the value is: env:VARIABLE, file:PATH or fd:N. Default: standard input."},
+     .help = "Where the value is: env:VARIABLE, file:PATH, fd:N or command:PROGRAM. Default: "
+             "standard input."},
 }};
 constexpr std::array<OptionGroup, 2> kSetGroups = {{{"Options", kSetOptions}, kServerGroup}};
 constexpr std::array<Example, 2> kSetExamples = {

@@ -92,7 +92,8 @@ constinit const std::array<Option, 18> kAccessOptions = {{
      .value = "NAME=SOURCE@HOST",
      .help = "A secret that it uses without having it: the variable NAME is a placeholder, which "
              "becomes the value in requests to HOST (several with commas; --net must allow them) "
-             "alone. SOURCE: env, env:VARIABLE, file:PATH or fd:N. May be repeated."},
+             "alone. SOURCE: env, env:VARIABLE, file:PATH, fd:N or 'command:PROGRAM "
+             "ARGUMENT…'. May be repeated."},
     {.name = "--wall",
      .value = "NAME",
      .help = "What stands between it and the host: auto or namespace, which are the same in this "

@@ -36,7 +36,7 @@ constexpr int kPatienceMs = 10'000;
 
 Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string& sandbox,
                                                               const policy::NetworkPolicy& policy,
-                                                              Fd audit, Fd alarm) {
+                                                              Fd audit, Fd alarm, Fd values) {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
   TRY_ASSIGN(const Fd text, sys::memory_file("network-policy", policy::written(policy)));
@@ -53,6 +53,10 @@ Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string&
   if (alarm.valid()) {
     descriptors.push_back(alarm.get());
     first += launcher::kGatewayAlarm;
+  }
+  if (values.valid()) {
+    descriptors.push_back(values.get());
+    first += launcher::kGatewayMinter;
   }
   TRY(sys::send_message(gateway->control_.get(), first, descriptors));
   return gateway;

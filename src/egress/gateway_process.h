@@ -38,11 +38,12 @@ class GatewayProcess {
   // Starts it and tells it what holds, without waiting: it gets ready beside whatever the caller
   // does until serve(). `sandbox`: its id. `audit`: a file that is open for appending and
   // claimed (audit_file.h); invalid: nobody reads the records. `alarm`: where it says that the
-  // sandbox is to end (launcher/gateway_protocol.h); invalid where no secret asks for that. Error:
-  // not_found without the program.
+  // sandbox is to end (launcher/gateway_protocol.h); invalid where no secret asks for that.
+  // `values`: its connection to a minter (launcher/minter_socket.h), or invalid. Error: not_found
+  // without the program.
   static Result<std::unique_ptr<GatewayProcess>> start(const std::string& sandbox,
                                                        const policy::NetworkPolicy& policy,
-                                                       Fd audit, Fd alarm);
+                                                       Fd audit, Fd alarm, Fd values);
   ~GatewayProcess();
 
   // The values of the policy's secrets, in its order, and of its proxy's password

@@ -13,6 +13,7 @@
 #include "base/paths.h"
 #include "base/sys.h"
 #include "launcher/gateway_protocol.h"
+#include "launcher/minter_socket.h"
 
 namespace caisson::launcher {
 namespace {
@@ -177,6 +178,11 @@ Status GatewayKeeper::start() {
   add(files_.keys, kGatewayKeys);
   add(files_.served, kGatewayServed);
   add(files_.alarm, kGatewayAlarm);
+  Fd values;
+  if (files_.minter.valid()) {
+    TRY_ASSIGN(values, connect_minter(files_.minter.get()));
+    add(values, kGatewayMinter);
+  }
   TRY(sys::send_message(control_.get(), first, files));
   return sys::send_message(
       control_.get(), std::string_view(&kGatewayServe, 1),

@@ -33,14 +33,13 @@ class GatewayKeeper {
   // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
   // nowhere. `keys`: invalid where TLS is never inspected. `served`: of a server's sandbox
   // (egress/served_domain.h); invalid otherwise. `alarm`: where each gateway says that the sandbox
-  // is to end; its other end is the launcher's.
+  // is to end; its other end is the launcher's. `minter`: the socket of what makes values of
+  // secrets anew (minter_socket.h); invalid where no command does.
   struct Files {
-    Fd audit, keys, served, alarm;
+    Fd audit, keys, served, alarm, minter;
   };
   GatewayKeeper(std::string sandbox, Files files, Floor floor)
-      : sandbox_(std::move(sandbox)),
-        files_(std::move(files)),
-        floor_(floor) {}
+      : sandbox_(std::move(sandbox)), files_(std::move(files)), floor_(floor) {}
   ~GatewayKeeper() { end(); }
   GatewayKeeper(const GatewayKeeper&) = delete;
   GatewayKeeper& operator=(const GatewayKeeper&) = delete;

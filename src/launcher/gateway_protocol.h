@@ -5,7 +5,7 @@
 // To the gateway, in this order: the sandbox's id, with the descriptor of a file that has the
 // policy's text, and behind the id and a line break a letter for each descriptor more: where its
 // records go, the sandbox's keys (egress/gateway/keys.h), its server (egress/served_domain.h), its
-// alarm.
+// alarm, a connection to its minter (minter_socket.h).
 // Without keys, kGatewaySecret with the
 // value of each of the policy's secrets, in its order, each of which is answered, and where the
 // policy inspects TLS the certificate comes. Then kGatewayServe, with the sockets, and any number
@@ -34,6 +34,7 @@ inline constexpr char kGatewayRecords = 'a';
 inline constexpr char kGatewayKeys = 'k';
 inline constexpr char kGatewayServed = 's';
 inline constexpr char kGatewayAlarm = 'z';
+inline constexpr char kGatewayMinter = 'm';
 // Of the sentence.
 inline constexpr std::size_t kMostAlarm = 1024;
 

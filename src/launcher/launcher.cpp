@@ -54,6 +54,7 @@ struct Request {
 
   Fd take_audit() { return plan.audit != 0 ? std::move(owned[plan.audit_fd]) : Fd(); }
   Fd take_keys() { return plan.keys != 0 ? std::move(owned[plan.keys_fd]) : Fd(); }
+  Fd take_minter() { return plan.minter != 0 ? std::move(owned[plan.minter_fd]) : Fd(); }
   Fd take_alarm() { return plan.alarm != 0 ? std::move(owned[plan.alarm_fd]) : Fd(); }
 
   // Closes what the plan names. The rest came to be kept for as long as the sandbox lives: the lock
@@ -174,8 +175,7 @@ Status ask_network(int broker_fd, std::string_view policy) {
 
 // The supervisor's whole life.
 [[noreturn]] void be_supervisor(Request& request, wall::Prepared& prepared,
-                                Registration& registration, Fd broker, Fd orders,
-                                int control_fd) {
+                                Registration& registration, Fd broker, Fd orders, int control_fd) {
   const wall::Plan& plan = request.plan;
   (void)::prctl(PR_SET_NAME, "caisson-superv");
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ::_exit(1);
@@ -497,7 +497,8 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   Fd broker_here(broker[0]);
   Fd broker_there(broker[1]);
   // The supervisor, and who comes of it, never has these.
-  Fd audit = request->take_audit(), keys = request->take_keys(), alarm = request->take_alarm();
+  Fd audit = request->take_audit(), keys = request->take_keys(), alarm = request->take_alarm(),
+     minter = request->take_minter();
   auto served = served_file(request->plan);
   if (!served) return give_up(steps.name(std::move(served).error()));
   auto orders = make_socket_pair(SOCK_SEQPACKET);
@@ -516,6 +517,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
     audit.reset();
     keys.reset();
     alarm.reset();
+    minter.reset();
     raise.reset();
     served->reset();
     orders->ours.reset();
@@ -536,16 +538,16 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
                         {.audit = std::move(audit),
                          .keys = std::move(keys),
                          .served = std::move(*served),
-                         .alarm = std::move(raise)},
+                         .alarm = std::move(raise),
+                         .minter = std::move(minter)},
                         request->plan.fixed_floor != 0 ? GatewayKeeper::Floor::kFixed
                                                        : GatewayKeeper::Floor::kAsPolicySays);
   Alarm from_gateway(std::move(alarm), std::move(orders->ours));
   bool orderly = false;
   if (handle) {
-    orderly =
-        wait_for_end(supervisor, handle->get(), std::move(broker_here), request->plan, **prepared,
-                     *registration, gateway, from_gateway,
-                     request->plan.life != Life::kOwner ? -1 : control_fd);
+    orderly = wait_for_end(supervisor, handle->get(), std::move(broker_here), request->plan,
+                           **prepared, *registration, gateway, from_gateway,
+                           request->plan.life != Life::kOwner ? -1 : control_fd);
   } else {
     broker_here.reset();
     (void)::waitpid(supervisor, nullptr, 0);

@@ -386,7 +386,9 @@ Result<NetworkFlag> parse_network(std::string_view text) {
   return fail(wrong("--net", quote(text), kNetAllowed));
 }
 
-constexpr std::string_view kAllowedSource = "env:VARIABLE, file:PATH, fd:N or vault:NAME";
+constexpr std::string_view kAllowedSource =
+    "env:VARIABLE, file:PATH, fd:N, vault:NAME or command:PROGRAM with its arguments, between "
+    "spaces";
 
 Result<SecretSource> parse_secret_source(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
@@ -395,6 +397,15 @@ Result<SecretSource> parse_secret_source(std::string_view text) {
   if (kind == "env") return SecretSource{.kind = SecretSource::Kind::kEnv, .text = rest};
   if (kind == "file") return SecretSource{.kind = SecretSource::Kind::kFile, .text = rest};
   if (kind == "vault") return SecretSource{.kind = SecretSource::Kind::kVault, .text = rest};
+  if (kind == "command") {
+    SecretSource source{.kind = SecretSource::Kind::kCommand};
+    for (std::size_t at = 0; at < rest.size();) {
+      const std::size_t end = std::min(rest.find(' ', at), rest.size());
+      if (end > at) source.command.push_back(rest.substr(at, end - at));
+      at = end + 1;
+    }
+    return source;
+  }
   // A value that stands here by mistake is not repeated.
   if (kind != "fd") return fail(wrong("the source", "another one", kAllowedSource));
   SecretSource source{.kind = SecretSource::Kind::kFd};
@@ -406,8 +417,8 @@ Result<SecretSource> parse_secret_source(std::string_view text) {
 
 Result<SecretRule> parse_secret(std::string_view text) {
   constexpr std::string_view kAllowed =
-      "NAME=SOURCE@HOST[,HOST…], where SOURCE is env, env:VARIABLE, file:PATH, fd:N or "
-      "vault:NAME";
+      "NAME=SOURCE@HOST[,HOST…], where SOURCE is env, env:VARIABLE, file:PATH, fd:N, "
+      "vault:NAME or command:PROGRAM with its arguments, between spaces";
   const std::size_t equals = text.find('=');
   const std::size_t at = text.rfind('@');
   // A value that stands here by mistake is not repeated.

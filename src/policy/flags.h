@@ -94,7 +94,8 @@ Result<NetworkFlag> parse_network(std::string_view text);
 // What a preset lets through to these servers. Error: invalid_argument.
 Result<NetworkPolicy> preset_policy(std::string_view preset, std::span<const PresetServer> servers);
 // --secret NAME=SOURCE@HOST[,HOST…]: the variable NAME has a placeholder of the secret, which is
-// fetched from SOURCE: env (the caller's variable of that name), env:VARIABLE, file:PATH or fd:N.
+// fetched from SOURCE: env (the caller's variable of that name), env:VARIABLE, file:PATH, fd:N or
+// command:PROGRAM with its arguments, between spaces.
 Result<SecretRule> parse_secret(std::string_view text);
 // env:VARIABLE, file:PATH, fd:N or vault:NAME.
 Result<SecretSource> parse_secret_source(std::string_view text);

@@ -160,6 +160,11 @@ TEST(Flags, ReadsWhereASecretComesFromAndWhereItGoes) {
   EXPECT_EQ(parse_secret("A=file:/x@y@a.example.com")->source,
             (SecretSource{.kind = SecretSource::Kind::kFile, .text = "/x@y"}));
   EXPECT_EQ(parse_secret("A=fd:7@a.example.com")->source.descriptor, 7);
+  const SecretSource command{.kind = SecretSource::Kind::kCommand,
+                             .command = {"get-token", "me@home", "$HOME"}};
+  EXPECT_EQ(parse_secret("A=command:get-token me@home  $HOME @a.example.com")->source, command);
+  EXPECT_THAT(parse_secret("A=command: @a.example.com").error().message(),
+              HasSubstr("a program and its arguments"));
   const SecretSource kept{.kind = SecretSource::Kind::kVault, .text = "forge"};
   EXPECT_EQ(parse_secret("A=vault:forge@a.example.com")->source, kept);
   EXPECT_EQ(parse_secret("forge=vault@a.example.com")->source, kept);

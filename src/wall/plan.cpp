@@ -185,6 +185,8 @@ template <typename Archive, typename PlanType>
 void transfer_tail(Archive& archive, PlanType& plan) {
   archive.number(plan.alarm, "alarm");
   archive.number(plan.alarm_fd, "alarm_fd");
+  archive.number(plan.minter, "minter");
+  archive.number(plan.minter_fd, "minter_fd");
 }
 
 template <typename Archive, typename GrantType>
@@ -312,6 +314,8 @@ void check_grant(Reader& reader, const Plan& plan, const PlanGrant& grant,
 void check_tail(Reader& reader, const Plan& plan, std::size_t descriptor_count) {
   reader.below(plan.alarm, 2, "alarm");
   reader.below(plan.alarm_fd, plan.alarm != 0 ? descriptor_count : 1, "alarm_fd");
+  reader.below(plan.minter, 2, "minter");
+  reader.below(plan.minter_fd, plan.minter != 0 ? descriptor_count : 1, "minter_fd");
 }
 
 void check_lists(Reader& reader, const Plan& plan) {

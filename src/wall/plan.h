@@ -84,8 +84,10 @@ struct Plan {
   std::uint32_t keys_fd = 0;     // index; them (egress/gateway/keys.h)
   // How the gateway, whoever keeps it, has the sandbox ended (launcher/gateway_protocol.h).
   std::uint8_t alarm = 0;
-  std::uint32_t alarm_fd = 0;  // index; what it says is read there
-  std::string served_domain;     // of a sandbox of a server (egress/served_domain.h); else empty
+  std::uint32_t alarm_fd = 0;   // index; what it says is read there
+  std::uint8_t minter = 0;      // the gateways that the launcher keeps get values from a minter
+  std::uint32_t minter_fd = 0;  // index; its socket (launcher/minter_socket.h)
+  std::string served_domain;    // of a sandbox of a server (egress/served_domain.h); else empty
   // A certificate, as PEM, that programs inside are to trust besides what the image has; empty:
   // none. Needs `network`.
   std::string authority;

@@ -47,6 +47,8 @@ Plan full_plan() {
   plan.keys_fd = 2;
   plan.alarm = 1;
   plan.alarm_fd = 1;
+  plan.minter = 1;
+  plan.minter_fd = 3;
   plan.served_domain = "{}";
   plan.authority = "-----BEGIN CERTIFICATE-----\n";
   plan.cpu_milli = 1500;
@@ -112,6 +114,8 @@ TEST(Plan, RoundTripKeepsEveryField) {
   EXPECT_EQ(decoded->keys_fd, plan.keys_fd);
   EXPECT_EQ(decoded->alarm, plan.alarm);
   EXPECT_EQ(decoded->alarm_fd, plan.alarm_fd);
+  EXPECT_EQ(decoded->minter, plan.minter);
+  EXPECT_EQ(decoded->minter_fd, plan.minter_fd);
   EXPECT_EQ(decoded->served_domain, plan.served_domain);
   EXPECT_EQ(decoded->authority, plan.authority);
   EXPECT_EQ(decoded->cpu_milli, plan.cpu_milli);
@@ -283,6 +287,8 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.keys = 2; }, "plan: keys: found 2"},
       {[](Plan& p) { p.keys_fd = 4; }, "plan: keys_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.keys = 0; }, "plan: keys_fd: found 2; allowed is 0 to 0"},
+      {[](Plan& p) { p.minter = 2; }, "plan: minter: found 2"},
+      {[](Plan& p) { p.minter_fd = 4; }, "plan: minter_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.alarm = 2; }, "plan: alarm: found 2"},
       {[](Plan& p) { p.alarm_fd = 4; }, "plan: alarm_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.alarm = 0; }, "plan: alarm_fd: found 1; allowed is 0 to 0"},
@@ -329,7 +335,7 @@ TEST(Plan, RefusesEachValueOutOfRange) {
 }
 
 TEST(Plan, RefusesAFlagThatIsNeitherZeroNorOne) {
-  constexpr std::size_t kTail = 5;
+  constexpr std::size_t kTail = 10;
   Plan plan = full_plan();
   plan.grants.resize(1);
   plan.directories.clear();

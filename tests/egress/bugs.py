@@ -169,7 +169,7 @@ BUGS = [
     bug(58, "A signature over a placeholder never fits", "NVIDIA/OpenShell/pull/1638 omnigent-ai/omnigent/issues/7294 vm0-ai/vm0/issues/16809",
         open="requests are not signed anew: a secret of the kind SigV4 cannot be written in a policy, and a placeholder in a signature is refused as any other outside of its place"),
     bug(59, "A credential expires while the agent works", "superhq-ai/shuru/pull/41",
-        open="values that a server keeps are renewed while sandboxes run, but none has a time to live and no command makes one"),
+        unit("secrets", "SecretEnds.AValueThatEndedGoesNowhereAndIsStillTakenOutOfAnswers", "secret_ends")),
     bug(60, "A secret is put into HTTP without TLS", "multikernel/sandlock/pull/127 Infisical/cli/pull/397",
         unit("secrets", "Substitute.RefusesWhatIsNotOnItsWayOverVerifiedTls", "secret_plaintext"), whole("Secrets.test_it_goes_nowhere_without_tls", "secret_plaintext")),
     # ---- clients

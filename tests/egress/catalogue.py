@@ -109,8 +109,9 @@ CASES = [
     case(59, "TRACE", "Substitute.RefusesTraceWithASecret Requests.test_methods_are_those_of_the_rule_as_they_are_written"),
     case(60, "values that are refused", "Placeholder.NoneForAValueThatIsRefused gateway_secrets:test_what_is_wrong_is_said_before_anything_starts"),
     case(61, "what the client says of itself", "Secrets.test_what_the_client_says_of_itself_gives_way_to_what_is_set Substitute.ProxyAuthorizationIsNeverSent"),
-    case(62, "new values", "serve_secrets:test_a_kept_secret_is_used_renewed_and_revoked Scrub.OldValuesGetThePlaceholderToo",
-         "what a server keeps is renewed; files are read once, there is no source of commands, and no renewal under load is tried"),
+    case(62, "new values", "serve_secrets:test_a_kept_secret_is_used_renewed_and_revoked Scrub.OldValuesGetThePlaceholderToo "
+         "gateway_commands:test_it_runs_again_before_the_value_ends_and_no_request_fails "
+         "gateway_commands:test_while_it_fails_the_value_holds_to_its_end_and_then_there_is_none", "files are read once"),
     case(63, "SigV4", "", "requests are not signed anew"),
     case(64, "OAuth", "", "tokens are not fetched or renewed"),
     case(65, "placeholders have the shape of their values", "Placeholder.OfAJwtParsesAsOneOfTheSameLength Placeholder.KeepsAPrefix gateway_secrets:test_the_placeholder_has_the_shape_and_nothing_of_the_value"),

@@ -296,11 +296,12 @@ print(repr(found.replace("\\n", " ")) if any(mine in open(f, errors="replace").r
     # ---- sandboxes that outlive whoever made them ----
 
     @contextlib.contextmanager
-    def detached(self, caller, policy=POLICY):
+    def detached(self, caller, policy=POLICY, *options):
         audit = pathlib.Path(caller.home) / "audit.jsonl"
         audit.unlink(missing_ok=True)
         net = str(caller.write("net.yaml", policy, 0o644))
-        made = caller.caisson("run", "-d", "--image", "host", "--audit", str(audit), "--net", net, "--", "sleep", "300", env={"CANARY": VALUE})
+        made = caller.caisson("run", "-d", "--image", "host", "--audit", str(audit), "--net", net, *options, "--", "sleep", "300",
+                              env={"CANARY": VALUE})
         self.assertEqual(made.returncode, 0, made)
         try:
             yield made.out.strip()
@@ -402,7 +403,10 @@ print(repr(found.replace("\\n", " ")) if any(mine in open(f, errors="replace").r
             ("rules: [{hosts: [api.example.com]}]", ("--secret", "T=env@api.example.com"), {"T": "short"}, "network.secrets.T"),
             ("rules: [{hosts: [api.example.com]}]", ("--secret", "T=env:CANARY@api.example.com", "-e", "T=1"), {}, "env.T"),
             ("rules: [{hosts: [api.example.com]}]", ("--secret", "T=canary"), {}, "no @HOST"),
-            (POLICY.replace("{env: CANARY}", "{command: [/bin/true]}"), (), {}, "by a command"),
+            (POLICY.replace("{env: CANARY}", "{command: [/bin/true]}"), (), {}, "the command's output: found nothing"),
+            (POLICY.replace("{env: CANARY}", "{command: [/bin/false]}"), (), {}, "network.secrets.gh: the command failed with status 1"),
+            (POLICY.replace("{env: CANARY}", "{command: [no-such-program]}"), (), {}, "network.secrets.gh: the program no-such-program is not in PATH"),
+            (POLICY.replace("{env: CANARY}", "{command: [yes, canary]}"), (), {}, "printed more than 65536 bytes"),
         ]
         for caller in self.each_caller():
             for policy, options, env, told in cases:

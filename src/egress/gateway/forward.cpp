@@ -383,6 +383,7 @@ Async<void> handle_request(std::shared_ptr<Client> client, Incoming incoming) {
     refused = std::move(asked).error();
   }
   if (!refused) {
+    state.drop_expired_secrets();
     Forward forward(*client, incoming, std::move(*asked), decision, record);
     refused = co_await forward.run();
     if (forward.terminates() && state.options.on_terminate)

@@ -5,6 +5,7 @@
 
 #include "base/guards.h"
 #include "egress/gateway/state.h"
+#include "egress/secrets/placeholder.h"
 #include "io/address.h"
 #include "policy/upstream_proxy.h"
 
@@ -168,6 +169,22 @@ Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
   return {};
 }
 
+void Gateway::set_value(std::string_view secret, SharedSecret value,
+                        std::optional<WallTime> expires) {
+  State& state = *state_;
+  const auto entry =
+      std::ranges::find(state.options.secrets, secret,
+                        [](const SecretEntry& one) -> std::string_view { return one.rule.name; });
+  if (entry == state.options.secrets.end()) return;
+  if (value && !check_value_of(entry->rule, value->bytes()).has_value()) value = nullptr;
+  replace_value(*entry, std::move(value), expires);
+  state.compile_secrets();
+}
+
+void Gateway::State::drop_expired_secrets() {
+  if (drop_ended_values(options.secrets, std::chrono::system_clock::now())) compile_secrets();
+}
+
 Status check_same_rules(const policy::NetworkPolicy& policy, std::span<const SecretEntry> secrets) {
   for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
     const auto same = [&](const SecretEntry& entry) { return entry.rule == rule; };
@@ -201,7 +218,10 @@ SharedSecret Gateway::State::proxy_password() const {
   const auto entry = std::ranges::find_if(options.secrets, [](const SecretEntry& one) {
     return policy::is_proxy_password(one.rule) && !one.revoked;
   });
-  return entry == options.secrets.end() ? nullptr : entry->value;
+  if (entry == options.secrets.end()) return nullptr;
+  // One that a command made may have ended.
+  const bool ended = entry->expires && *entry->expires <= std::chrono::system_clock::now();
+  return ended ? nullptr : entry->value;
 }
 
 OpenConnection::OpenConnection(std::shared_ptr<State> state, Carrier& stream,

@@ -14,8 +14,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.h"
@@ -82,6 +84,10 @@ class Gateway {
   // too.
   Status update(std::shared_ptr<const policy::CompiledNetwork> policy,
                 std::vector<SecretEntry> secrets);
+  // Another value for one secret, until that time; null: it has none now. Its placeholder stays,
+  // and answers are without the one before too. Unknown names are ignored, and a value that cannot
+  // be one is none.
+  void set_value(std::string_view secret, SharedSecret value, std::optional<WallTime> expires);
   GatewayCounts counts() const;
   std::uint64_t revision() const;  // how many policies it has had
 

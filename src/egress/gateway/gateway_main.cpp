@@ -25,6 +25,7 @@
 #include "egress/confine.h"
 #include "egress/gateway/gateway.h"
 #include "egress/gateway/keys.h"
+#include "egress/minted.h"
 #include "egress/report.h"
 #include "egress/secrets/placeholder.h"
 #include "egress/secrets/sealed.h"
@@ -42,6 +43,7 @@ using namespace launcher;         // NOLINT
 constexpr int kStatusOfOurError = 125;
 // For names that are looked up: each waits for one answer.
 constexpr unsigned kThreads = 8;
+constexpr int kMinterPatienceMs = 5000;
 constexpr std::size_t kMostMemory = 512u << 20;
 constexpr std::size_t kMostDescriptors = 65'536;
 constexpr std::size_t kMostPolicy = 16u << 20;
@@ -55,7 +57,7 @@ struct Started {
   bool fixed_floor = false;
   std::shared_ptr<const policy::CompiledNetwork> policy;
   GatewaySockets sockets;
-  Fd audit, audit_reader, alarm;
+  Fd audit, audit_reader, alarm, values;
   std::shared_ptr<io::Authority> authority;
   std::shared_ptr<io::TlsTrust> trust;
   std::vector<SecretEntry> secrets;
@@ -159,6 +161,8 @@ Status take_descriptors(sys::Message& first, Started& started) {
       started.keys = std::move(descriptor);
     } else if (letters[at] == kGatewayAlarm) {
       started.alarm = std::move(descriptor);
+    } else if (letters[at] == kGatewayMinter) {
+      started.values = std::move(descriptor);
     } else if (letters[at] == kGatewayServed) {
       TRY_ASSIGN(const std::string text, sys::read_again(descriptor.get(), kMostServed));
       TRY_ASSIGN(started.served, parse_served_domain(text));
@@ -166,6 +170,36 @@ Status take_descriptors(sys::Message& first, Started& started) {
       return fail(Error::internal("the start has a descriptor that nobody knows"));
     }
   }
+  return {};
+}
+
+// What commands made, as the sandbox's minter has it now; the one with the policy is older. Where a
+// minter is to be and says nothing, such a secret has no value.
+Status take_minted(Started& started) {
+  if (!started.values.valid()) return {};
+  const auto known = [&](const std::string& name) -> SecretEntry* {
+    for (SecretEntry& entry : started.secrets)
+      if (entry.rule.name == name) return &entry;
+    return nullptr;
+  };
+  for (;;) {
+    pollfd entry{started.values.get(), POLLIN, 0};
+    if (TEMP_FAILURE_RETRY(::poll(&entry, 1, kMinterPatienceMs)) <= 0) break;
+    auto message = sys::recv_message(started.values.get(), kMostMintedWord);
+    if (!message.has_value() || message->bytes.empty()) break;
+    const SecretValue bytes = SecretValue::take(message->bytes);
+    TRY_ASSIGN(MintedWord word, decode_minted(bytes.bytes()));
+    if (word.kind == MintedWord::Kind::kEnd) return {};
+    SecretEntry* const secret = known(word.secret);
+    if (secret == nullptr) continue;
+    secret->value = nullptr;
+    if (word.kind != MintedWord::Kind::kValue) continue;
+    TRY(check_value_of(secret->rule, word.minted.value.bytes()));
+    secret->value = std::make_shared<const SecretValue>(std::move(word.minted.value));
+    secret->expires = word.minted.expires;
+  }
+  for (SecretEntry& entry : started.secrets)
+    if (entry.rule.source.kind == policy::SecretSource::Kind::kCommand) entry.value = nullptr;
   return {};
 }
 
@@ -209,6 +243,7 @@ Result<std::optional<Started>> receive_start(bool fixed) {
     TRY(receive_secrets(started));
   else
     TRY(unseal_secrets(started, parts.sealed));
+  TRY(take_minted(started));
   TRY(prepare_to_inspect(started));
   TRY_ASSIGN(sys::Message second, sys::recv_message(kGatewayControlFd, kMostGatewayMessage));
   if (second.bytes.starts_with(kGatewayKeep)) {
@@ -235,6 +270,7 @@ Status shut_in(const Started& started, int parent) {
     how.keep.push_back(started.audit.get());
     how.keep.push_back(started.audit_reader.get());
   }
+  if (started.values.valid()) how.keep.push_back(started.values.get());
   if (started.alarm.valid()) how.keep.push_back(started.alarm.get());
   return confine(how);
 }
@@ -282,6 +318,22 @@ void stand_still() {
     if (entry.revents == 0) continue;
     const auto order = sys::recv_message(kGatewayControlFd, kMostGatewayMessage);
     if (!order.has_value() || order->bytes.empty()) return;
+  }
+}
+
+// New values, for as long as there is who makes them; then those that there are, to their end.
+io::Async<void> follow_minter(io::Stream& minter, Gateway& gateway) {
+  SecretBytes word(kMostMintedWord);
+  for (;;) {
+    const auto size = co_await minter.read(word);
+    if (size.value_or(0) == 0) co_return;
+    auto said = decode_minted({word.data(), *size});
+    if (!said.has_value()) co_return;
+    if (said->kind == MintedWord::Kind::kEnd) continue;
+    SharedSecret value;
+    if (said->kind == MintedWord::Kind::kValue)
+      value = std::make_shared<const SecretValue>(std::move(said->minted.value));
+    gateway.set_value(said->secret, std::move(value), said->minted.expires);
   }
 }
 
@@ -359,6 +411,11 @@ Status serve(Started started) {
   };
   TRY_ASSIGN(std::unique_ptr<Gateway> gateway,
              Gateway::start(loop, std::move(started.sockets), std::move(options)));
+  std::unique_ptr<io::Stream> minter;
+  if (started.values.valid()) {
+    TRY_ASSIGN(minter, io::adopt(loop, std::move(started.values)));
+    loop.spawn(follow_minter(*minter, *gateway));
+  }
   audit.write(AuditKind::kBegin, edge_line(AuditKind::kBegin, started.sandbox, 1, {}));
   say(kGatewayReady, "");
   loop.spawn(follow_orders(loop, *control, *gateway, orders));

@@ -63,6 +63,8 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   void compile_secrets();
   // Null: the policy's proxy has none, or nobody keeps it any more.
   SharedSecret proxy_password() const;
+  // Before a request may get one: values whose time is over are none.
+  void drop_expired_secrets();
 
   // ---- dns.cpp
   NameVerdict verdict(const std::string& name) const override;

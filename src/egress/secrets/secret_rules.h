@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/secret.h"
+#include "base/time_text.h"
 #include "egress/secrets/form_search.h"
 #include "policy/host_name.h"
 
@@ -35,11 +36,18 @@ struct SecretEntry {
   // gets: it takes the value's place in answers.
   std::string placeholder;
   SharedSecret value;  // null: there is none now (its source failed, or it has ended)
+  // Of the value; nullopt: none. Whoever holds the entry sees to it.
+  std::optional<WallTime> expires = std::nullopt;
   // Of earlier snapshots, at most kMostOldValues: answers may still have them.
   std::vector<SharedSecret> old_values;
   // The placeholder stays known, and every request with it is refused.
   bool revoked = false;
 };
+
+// Another value until that time, or none (null). Answers may still have the one before.
+void replace_value(SecretEntry& entry, SharedSecret value, std::optional<WallTime> expires);
+// Values whose time is over are none from now on. Whether there were any.
+bool drop_ended_values(std::vector<SecretEntry>& entries, WallTime now);
 
 // One secret's.
 class Secret {

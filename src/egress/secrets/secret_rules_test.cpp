@@ -156,5 +156,31 @@ TEST(SecretRules, RefuseMoreValuesThanCanBeLookedFor) {
   EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
 }
 
+TEST(SecretEnds, AValueThatEndedGoesNowhereAndIsStillTakenOutOfAnswers) {
+  const WallTime now = std::chrono::system_clock::now();
+  std::vector<SecretEntry> entries = {for_test::entry({{for_test::PlaceKind::kPath, "", {}}}),
+                                      for_test::other_entry()};
+  entries[0].expires = now;
+  entries[1].expires = now + std::chrono::seconds(1);
+  EXPECT_TRUE(drop_ended_values(entries, now));
+  EXPECT_EQ(entries[0].value, nullptr);
+  EXPECT_NE(entries[1].value, nullptr);
+  ASSERT_EQ(entries[0].old_values.size(), 1u);
+  EXPECT_EQ(entries[0].old_values[0]->bytes(), for_test::kValue);
+  EXPECT_FALSE(drop_ended_values(entries, now)) << "once";
+  // The next one, under the same placeholder.
+  replace_value(entries[0], for_test::shared(for_test::kOtherValue), std::nullopt);
+  EXPECT_EQ(entries[0].placeholder, for_test::kPlaceholder);
+  EXPECT_EQ(entries[0].old_values.size(), 1u);
+}
+
+TEST(SecretEnds, NoMoreOldValuesAreKeptThanRulesTake) {
+  SecretEntry entry = for_test::entry();
+  for (std::size_t n = 0; n < 2 * kMostOldValues; ++n)
+    replace_value(entry, for_test::shared("value-number-" + std::to_string(n)), std::nullopt);
+  EXPECT_EQ(entry.old_values.size(), kMostOldValues);
+  EXPECT_EQ(entry.old_values.back()->bytes(), "value-number-14");
+}
+
 }  // namespace
 }  // namespace caisson::egress
