@@ -68,6 +68,20 @@ struct SecretInjection {
   bool operator==(const SecretInjection&) const = default;
 };
 
+// A part of the credentials with which requests are signed by AWS's Signature Version 4. What a
+// document has as one secret of `kind: sigv4` is two or three rules, one behind the other:
+// NAME.access_key, NAME.secret_key and, of temporary credentials, NAME.session_token. Requests that
+// were signed with the placeholders are signed anew with the values; no placeholder may stand
+// anywhere else.
+struct SecretSigning {
+  enum class Part { kAccessKey, kSecretKey, kSessionToken };
+  Part part = Part::kAccessKey;
+  bool temporary = false;  // with a session token
+  // What a credential scope may name: "s3", "eu-central-1".
+  std::vector<std::string> services, regions;
+  bool operator==(const SecretSigning&) const = default;
+};
+
 struct SecretRule {
   std::string name;  // 1 to 64 letters, digits, '-', '.' and '_'; one secret has it
   std::string env;   // the variable that has the placeholder in the sandbox; empty: none
@@ -82,6 +96,9 @@ struct SecretRule {
   std::vector<std::string> passthrough;  // hosts that may see the placeholder as it is
   // With it env, shape, in, max_occurrences and passthrough have no meaning and stay as they are.
   std::optional<SecretInjection> inject;
+  // With it shape, in, max_occurrences, passthrough and inject have no meaning and stay as they
+  // are.
+  std::optional<SecretSigning> signing;
   bool operator==(const SecretRule&) const = default;
 };
 

@@ -103,9 +103,14 @@ enum class Guard : std::uint8_t {
   kProxyAddresses,      // where addresses decide, it gets those that were judged, and no names
   kTunnelBound,         // what is inside a tunnel is judged as what is not
   kScrub,               // answers have the placeholder where servers say the value
+  kSigV4Anew,           // a request that is signed with placeholders is signed anew
+  kSigV4Verified,       // what is signed anew was signed with the placeholders
+  kSigV4Scope,          // for regions and services of the rule alone
+  kSigV4Body,           // a body is the one that was signed
+  kSigV4Path,           // a path is sent as the one that was signed
 };
 
-inline constexpr std::size_t kGuardCount = 74;
+inline constexpr std::size_t kGuardCount = 79;
 
 #if defined(CAISSON_TEST_SWITCHES)
 
@@ -185,8 +190,13 @@ inline constexpr std::array<std::string_view, kGuardCount> kGuardNames = {
     "proxy_addresses",
     "tunnel_bound",
     "scrub",
+    "sigv4_anew",
+    "sigv4_verified",
+    "sigv4_scope",
+    "sigv4_body",
+    "sigv4_path",
 };
-static_assert(static_cast<std::size_t>(Guard::kScrub) + 1 == kGuardCount);
+static_assert(static_cast<std::size_t>(Guard::kSigV4Path) + 1 == kGuardCount);
 
 using Guards = std::bitset<kGuardCount>;
 

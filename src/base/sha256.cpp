@@ -10,6 +10,7 @@
 #endif
 
 #include "base/encoding.h"
+#include "base/secret.h"
 
 namespace caisson {
 namespace {
@@ -188,6 +189,7 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   Sha256 outer;
   outer.update(padded);
   outer.update(inner.finish_bytes());
+  wipe(padded);
   return outer.finish_bytes();
 }
 

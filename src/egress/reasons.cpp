@@ -60,6 +60,16 @@ constexpr auto kReasons = std::to_array<Reason>({
      "the body is compressed, otherwise than as one gzip, or where a secret may be in it"},
     {"secret_trace", "the method would have the server send the secret back"},
     {"secret_set_twice", "two secrets set the same header"},
+    {"secret_signature",
+     "the request is signed with a placeholder, and the signature cannot be read or is another"},
+    {"secret_scope",
+     "the request is signed for a region or a service that the credentials are not for"},
+    {"secret_signing_form",
+     "the request is signed in a way in which nothing is signed anew: in its URL, by SigV4A, or "
+     "chunk by "
+     "chunk"},
+    {"secret_signed_body",
+     "the body is not the one that was signed, or is too long to be hashed before it is sent"},
     {"secret_websocket", "a host that gets a secret gets no WebSocket"},
     {"secret_in_answer",
      "the answer has a secret in a form that nothing can stand for, and was broken off"},

@@ -344,8 +344,8 @@ Status CompiledNetwork::check_secret_hosts(const std::string& path) const {
         return opens(rule, pattern.host()) && rule.has_host(pattern.host());
       });
       if (reached) continue;
-      return fail(wrong(item(key_below(path, secret.name), "hosts", i), quote(secret.hosts[i]),
-                        "a host that a rule of the policy allows by TLS"));
+      return fail(wrong(item(key_below(path, document_name(secret)), "hosts", i),
+                        quote(secret.hosts[i]), "a host that a rule of the policy allows by TLS"));
     }
   }
   return {};
@@ -547,7 +547,9 @@ std::vector<std::string> CompiledNetwork::secrets_of(const Host& host) const {
   for (std::size_t i = 0; i < secret_hosts_.size(); ++i) {
     const bool serves = std::ranges::any_of(
         secret_hosts_[i], [&](const HostPattern& entry) { return entry.matches(host); });
-    if (serves) names.push_back(values_.secrets[i].name);
+    // Of credentials once.
+    std::string name = document_name(values_.secrets[i]);
+    if (serves && (names.empty() || names.back() != name)) names.push_back(std::move(name));
   }
   return names;
 }

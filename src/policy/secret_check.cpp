@@ -160,6 +160,77 @@ Status check_injection(const SecretRule& rule, const std::string& path) {
   return {};
 }
 
+std::string path_below(std::string_view path, const SecretRule& rule) {
+  if (!rule.signing || rule.signing->part > SecretSigning::Part::kSessionToken)
+    return key_below(path, rule.name);
+  return key_below(path, document_name(rule)) + std::string(suffix_of(rule.signing->part));
+}
+
+bool is_scope_word(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxName && is_made_of(text, "-_");
+}
+
+Status check_scope(const std::vector<std::string>& words, const std::string& path,
+                   std::string_view example) {
+  if (words.empty() || words.size() > kMaxSecretItems)
+    return fail(wrong(path, std::to_string(words.size()) + " of them",
+                      "1 to 64 of those that requests may be signed for, such as [" +
+                          std::string(example) + "]"));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (is_scope_word(words[i])) continue;
+    return fail(wrong(at(path, i), quote(words[i]), "1 to 64 letters, digits, '-' and '_'"));
+  }
+  return {};
+}
+
+// `path` is that of the part, `all` that of the credentials.
+Status check_signing(const SecretRule& rule, const std::string& path, const std::string& all) {
+  const SecretRule fresh;
+  if (!(rule.shape == fresh.shape && rule.in.empty() && !rule.inject &&
+        rule.max_occurrences == fresh.max_occurrences && rule.passthrough.empty()))
+    return fail(wrong(all, "kind: sigv4 beside what is about a placeholder's place",
+                      "kind: sigv4 without shape, in, max_occurrences, passthrough and inject"));
+  if (!rule.name.ends_with(suffix_of(rule.signing->part)) || document_name(rule).empty())
+    return fail(wrong(path, "a part of the name " + quote(rule.name),
+                      "NAME" + std::string(suffix_of(rule.signing->part))));
+  TRY(check_scope(rule.signing->services, all + ".services", "s3"));
+  return check_scope(rule.signing->regions, all + ".regions", "eu-central-1");
+}
+
+// That the rule is in its place among the parts of its credentials, of which `before` are there.
+Status check_order(const SecretRule& rule, std::span<const SecretRule> before,
+                   std::span<const SecretRule> after, const std::string& path) {
+  using Part = SecretSigning::Part;
+  const auto goes_with = [&](const SecretRule& other, Part part) {
+    return other.signing && other.signing->part == part &&
+           document_name(other) == document_name(rule) && other.hosts == rule.hosts &&
+           other.signing->temporary == rule.signing->temporary &&
+           other.signing->services == rule.signing->services &&
+           other.signing->regions == rule.signing->regions;
+  };
+  const auto misplaced = [&](std::string_view allowed) {
+    return fail(wrong(path, "a part of credentials by itself", allowed));
+  };
+  constexpr std::string_view kAllowed =
+      "an access key, its secret key and, of temporary credentials, its session token, one behind "
+      "the other and for the same hosts, services and regions";
+  switch (rule.signing->part) {
+    case Part::kAccessKey:
+      if (after.empty() || !goes_with(after[0], Part::kSecretKey)) return misplaced(kAllowed);
+      return {};
+    case Part::kSecretKey:
+      if (before.empty() || !goes_with(before.back(), Part::kAccessKey)) return misplaced(kAllowed);
+      if (rule.signing->temporary && (after.empty() || !goes_with(after[0], Part::kSessionToken)))
+        return misplaced(kAllowed);
+      return {};
+    case Part::kSessionToken:
+      if (!rule.signing->temporary || before.empty() || !goes_with(before.back(), Part::kSecretKey))
+        return misplaced(kAllowed);
+      return {};
+  }
+  return misplaced(kAllowed);
+}
+
 bool is_escaped_well(std::string_view word) {
   for (std::size_t i = 0; i < word.size(); ++i) {
     if (word[i] != '~') continue;
@@ -216,6 +287,18 @@ Status check_source(const SecretSource& source, const std::string& path) {
   return {};
 }
 
+std::string_view suffix_of(SecretSigning::Part part) {
+  constexpr std::array<std::string_view, 3> kSuffixes = {".access_key", ".secret_key",
+                                                         ".session_token"};
+  return kSuffixes[static_cast<std::size_t>(part)];
+}
+
+std::string document_name(const SecretRule& rule) {
+  if (!rule.signing) return rule.name;
+  const std::size_t suffix = suffix_of(rule.signing->part).size();
+  return rule.name.substr(0, rule.name.size() - std::min(suffix, rule.name.size()));
+}
+
 Status check_secret(const SecretRule& rule, std::string_view path) {
   const std::string below(path);
   if (!is_name(rule.name))
@@ -223,11 +306,17 @@ Status check_secret(const SecretRule& rule, std::string_view path) {
         wrong(below, "the name " + quote(rule.name), "1 to 64 letters, digits, '-', '.' and '_'"));
   if (!rule.env.empty() && !is_variable(rule.env))
     return fail(wrong(below + ".env", quote(rule.env), "the name of a variable"));
-  TRY(check_source(rule.source, below + ".source"));
+  if (rule.signing && rule.signing->part > SecretSigning::Part::kSessionToken)
+    return fail(wrong(below, "another part", "an access key, a secret key or a session token"));
+  // A document has the parts of credentials in one mapping: "secrets.aws.access_key.env".
+  std::string all = below;
+  if (rule.signing && all.ends_with(suffix_of(rule.signing->part)))
+    all.resize(all.size() - suffix_of(rule.signing->part).size());
+  TRY(check_source(rule.source, rule.signing ? below : below + ".source"));
   TRY(check_shape(rule.shape, below + ".shape"));
   if (rule.hosts.empty())
-    return fail(wrong(below + ".hosts", "no host", "the hosts that may get the value"));
-  TRY(check_hosts(rule.hosts, below + ".hosts"));
+    return fail(wrong(all + ".hosts", "no host", "the hosts that may get the value"));
+  TRY(check_hosts(rule.hosts, all + ".hosts"));
   TRY(check_hosts(rule.passthrough, below + ".passthrough"));
   if (rule.in.size() > kMaxSecretItems)
     return fail(wrong(below + ".in", std::to_string(rule.in.size()) + " places", "at most 64"));
@@ -238,6 +327,7 @@ Status check_secret(const SecretRule& rule, std::string_view path) {
                       "the number " + std::to_string(rule.max_occurrences), "1 to 64"));
   if (rule.on_violation > OnSecretViolation::kTerminate)
     return fail(wrong(below + ".on_violation", "another word", "block or terminate"));
+  if (rule.signing) return check_signing(rule, below, all);
   if (rule.inject) return check_injection(rule, below);
   return {};
 }
@@ -246,9 +336,11 @@ Status check_secrets(std::span<const SecretRule> rules, std::string_view path) {
   if (rules.size() > kMaxSecrets)
     return fail(wrong(path, std::to_string(rules.size()) + " secrets", "at most 64"));
   std::set<std::string_view> names, variables;
-  for (const SecretRule& rule : rules) {
-    const std::string below = key_below(path, rule.name);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const SecretRule& rule = rules[i];
+    const std::string below = path_below(path, rule);
     TRY(check_secret(rule, below));
+    if (rule.signing) TRY(check_order(rule, rules.first(i), rules.subspan(i + 1), below));
     if (!names.insert(rule.name).second)
       return fail(wrong(below, "the name twice", "each name once"));
     if (!rule.env.empty() && !variables.insert(rule.env).second)

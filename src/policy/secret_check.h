@@ -16,12 +16,18 @@ namespace caisson::policy {
 // Error: invalid_argument with the key below `path` ("secrets.gh.hosts[0]"), what was found there
 // and what is allowed.
 Status check_secret(const SecretRule& rule, std::string_view path = "secret");
-// Each of them, below its name, and that no two have one name or one variable. `path` is that of
-// all of them.
+// Each of them, below its name, and that no two have one name or one variable, and that the parts
+// of credentials stand together. `path` is that of all of them.
 Status check_secrets(std::span<const SecretRule> rules, std::string_view path = "secrets");
 
 // Where a value comes from. `path`: the key of the source. Error: as above.
 Status check_source(const SecretSource& source, const std::string& path);
+
+// What stands behind a secret's name in those of its parts: ".access_key", ".secret_key",
+// ".session_token".
+std::string_view suffix_of(SecretSigning::Part part);
+// The name that a document has for the rule: of a part that of the credentials.
+std::string document_name(const SecretRule& rule);
 
 // The words of a JSON pointer (RFC 6901), unescaped; at least one. Error: invalid_argument.
 Result<std::vector<std::string>> parse_json_pointer(std::string_view text);

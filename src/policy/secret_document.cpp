@@ -21,6 +21,11 @@ constexpr std::array<std::string_view, 6> kPlaceNames = {"header", "basic", "que
 constexpr std::array<std::string_view, 3> kHalfNames = {"any", "user", "password"};
 constexpr std::array<std::string_view, 2> kViolationNames = {"block", "terminate"};
 
+enum class SecretKind { kValue, kSigV4 };
+constexpr std::array<std::string_view, 2> kKindNames = {"value", "sigv4"};
+constexpr std::array<std::string_view, 3> kPartNames = {"access_key", "secret_key",
+                                                        "session_token"};
+
 constexpr std::string_view kAllowedShape = "length, prefix:TEXT, jwt, aws or none";
 constexpr std::string_view kAllowedPlace =
     "{header: NAME}, {basic: any|user|password}, query:NAME, path, json:/POINTER or form:NAME";
@@ -118,16 +123,11 @@ Result<SecretInjection> read_injection(const Node& node, Path path) {
   return injection;
 }
 
-Status read_kind(const Node& node, Path path) {
-  if (is_text(node) && node.text == "value") return {};
-  return fail(wrong_at(node, path, "value (this version signs and refreshes nothing)"));
-}
-
 Status read_key(const std::string& name, const Node& value, Path below, SecretRule& rule) {
   constexpr std::array<std::string_view, 10> kKeys = {
       "kind",         "env",         "source", "shape", "hosts", "in", "max_occurrences",
       "on_violation", "passthrough", "inject"};
-  if (name == "kind") return read_kind(value, below);
+  if (name == "kind") return {};
   if (name == "on_violation") return read_enum(value, below, kViolationNames, rule.on_violation);
   if (name == "env") {
     TRY_ASSIGN(rule.env, read_word(value, below, "the name of a variable"));
@@ -151,6 +151,97 @@ Status read_key(const std::string& name, const Node& value, Path below, SecretRu
   return {};
 }
 
+Result<SecretRule> read_value(const std::string& name, const Node& node, Path path) {
+  SecretRule rule;
+  rule.name = name;
+  const auto read = [&](const std::string& key, const Node& item, Path below) {
+    return read_key(key, item, below, rule);
+  };
+  TRY(for_each_key(node, path, read));
+  return rule;
+}
+
+// Credentials that sign: what all parts have, and each part's.
+struct Credentials {
+  SecretRule common;
+  SecretSigning signing;
+  std::array<std::optional<SecretSource>, kPartNames.size()> sources;
+  // What programs that sign look for.
+  std::array<std::string, kPartNames.size()> variables = {
+      "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
+};
+
+Status read_variables(const Node& node, Path path, Credentials& made) {
+  if (node.kind != Node::Kind::kMap)
+    return fail(wrong_at(node, path,
+                         "a mapping such as {access_key: AWS_ACCESS_KEY_ID, secret_key: "
+                         "AWS_SECRET_ACCESS_KEY}"));
+  made.variables = {};
+  const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
+    const auto part = index_of(kPartNames, name);
+    if (!part) return fail(unknown_key(name, value, below, kPartNames));
+    TRY_ASSIGN(made.variables[*part], read_word(value, below, "the name of a variable"));
+    return {};
+  };
+  return for_each_key(node, path, read);
+}
+
+Status read_signing_key(const std::string& name, const Node& value, Path below, Credentials& made) {
+  constexpr std::array<std::string_view, 9> kKeys = {"kind",       "env",           "access_key",
+                                                     "secret_key", "session_token", "hosts",
+                                                     "services",   "regions",       "on_violation"};
+  if (name == "kind") return {};
+  if (name == "env") return read_variables(value, below, made);
+  if (name == "on_violation")
+    return read_enum(value, below, kViolationNames, made.common.on_violation);
+  if (const auto part = index_of(kPartNames, name)) {
+    TRY_ASSIGN(made.sources[*part], read_source(value, below));
+  } else if (name == "hosts") {
+    TRY_ASSIGN(made.common.hosts, read_words(value, below, "[s3.example.com]"));
+  } else if (name == "services") {
+    TRY_ASSIGN(made.signing.services, read_words(value, below, "[s3, sts]"));
+  } else if (name == "regions") {
+    TRY_ASSIGN(made.signing.regions, read_words(value, below, "[eu-central-1]"));
+  } else {
+    return fail(unknown_key(name, value, below, kKeys));
+  }
+  return {};
+}
+
+Status read_credentials(const std::string& name, const Node& node, Path path,
+                        std::vector<SecretRule>& rules) {
+  Credentials made;
+  const auto read = [&](const std::string& key, const Node& item, Path below) {
+    return read_signing_key(key, item, below, made);
+  };
+  TRY(for_each_key(node, path, read));
+  made.signing.temporary = made.sources[kPartNames.size() - 1].has_value();
+  for (std::size_t part = 0; part < kPartNames.size(); ++part) {
+    const std::string below = key_below(path, kPartNames[part]);
+    if (!made.sources[part]) {
+      if (part + 1 == kPartNames.size()) continue;
+      return fail(wrong_at(node, below, "no source", kAllowedSource));
+    }
+    SecretRule& rule = rules.emplace_back(made.common);
+    rule.signing = made.signing;
+    rule.signing->part = static_cast<SecretSigning::Part>(part);
+    rule.name = name + std::string(suffix_of(rule.signing->part));
+    rule.env = made.variables[part];
+    rule.source = *made.sources[part];
+  }
+  return {};
+}
+
+// "value", where it says nothing else.
+Result<SecretKind> read_kind(const Node& node, Path path) {
+  SecretKind kind = SecretKind::kValue;
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    if (node.keys[i] == "kind")
+      TRY(read_enum(node.items[i], key_below(path, "kind"), kKindNames, kind));
+  }
+  return kind;
+}
+
 json::Value tree_of(const SecretPlace& place) {
   const std::string name(name_of(kPlaceNames, place.kind));
   switch (place.kind) {
@@ -166,6 +257,23 @@ json::Value tree_of(const SecretPlace& place) {
       break;
   }
   return name + ":" + place.name;
+}
+
+// The mapping of all parts, of which the first is there.
+json::Value tree_of_credentials(std::span<const SecretRule> parts) {
+  const SecretRule& first = parts.front();
+  json::Value tree = json::Value::object(), variables = json::Value::object();
+  for (const SecretRule& rule : parts) {
+    if (!rule.env.empty()) variables.set(name_of(kPartNames, rule.signing->part), rule.env);
+  }
+  tree.set("kind", name_of(kKindNames, SecretKind::kSigV4)).set("env", std::move(variables));
+  for (const SecretRule& rule : parts)
+    tree.set(name_of(kPartNames, rule.signing->part), source_tree(rule.source));
+  tree.set("hosts", list_of(first.hosts));
+  tree.set("services", list_of(first.signing->services));
+  tree.set("regions", list_of(first.signing->regions));
+  tree.set("on_violation", name_of(kViolationNames, first.on_violation));
+  return tree;
 }
 
 json::Value tree_of(const SecretRule& rule) {
@@ -262,13 +370,9 @@ Result<std::vector<SecretRule>> read_secrets(const Node& node, const std::string
       return fail(wrong_at(value, below,
                            "a mapping such as {source: {env: GITHUB_TOKEN}, hosts: "
                            "[api.example.com]}"));
-    SecretRule rule;
-    rule.name = name;
-    const auto read_one = [&](const std::string& key, const Node& item, Path item_path) {
-      return read_key(key, item, item_path, rule);
-    };
-    TRY(for_each_key(value, below, read_one));
-    rules.push_back(std::move(rule));
+    TRY_ASSIGN(const SecretKind kind, read_kind(value, below));
+    if (kind == SecretKind::kSigV4) return read_credentials(name, value, below, rules);
+    TRY_ASSIGN(rules.emplace_back(), read_value(name, value, below));
     return {};
   };
   TRY(for_each_key(node, path, read));
@@ -278,7 +382,15 @@ Result<std::vector<SecretRule>> read_secrets(const Node& node, const std::string
 
 json::Value secrets_tree(std::span<const SecretRule> rules) {
   json::Value tree = json::Value::object();
-  for (const SecretRule& rule : rules) tree.set(rule.name, tree_of(rule));
+  while (!rules.empty()) {
+    const SecretRule& rule = rules.front();
+    // Parts of credentials stand together.
+    const std::size_t count =
+        rule.signing ? std::min<std::size_t>(rule.signing->temporary ? 3 : 2, rules.size()) : 1;
+    tree.set(document_name(rule),
+             rule.signing ? tree_of_credentials(rules.first(count)) : tree_of(rule));
+    rules = rules.subspan(count);
+  }
   return tree;
 }
 

@@ -32,11 +32,39 @@ plain:
   source: {env: PLAIN}
   shape: jwt
   hosts: [203.0.113.5]
+aws:
+  kind: sigv4
+  access_key: {env: ACCESS}
+  secret_key: {vault: key}
+  hosts: ["*.example.net"]
+  services: [s3, sts]
+  regions: [eu-central-1]
+passing:
+  regions: [r]
+  services: [s]
+  hosts: [passing.example.com]
+  session_token: {file: /token}
+  secret_key: {file: /key}
+  access_key: {file: /id}
+  env: {secret_key: OTHER_KEY}
+  kind: sigv4
 open:
   source: {vault: open-1}
   hosts: [open.example.com]
   inject: {header: User-Agent, scrub: false}
 )";
+
+SecretRule part_of(SecretRule credentials, std::string name, std::string env,
+                   SecretSource::Kind source, std::string where) {
+  using Part = SecretSigning::Part;
+  credentials.signing->part = name.ends_with("access_key")   ? Part::kAccessKey
+                              : name.ends_with("secret_key") ? Part::kSecretKey
+                                                             : Part::kSessionToken;
+  credentials.name = std::move(name);
+  credentials.env = std::move(env);
+  credentials.source = {.kind = source, .text = std::move(where)};
+  return credentials;
+}
 
 std::vector<SecretRule> whole() {
   using Kind = SecretPlace::Kind;
@@ -76,7 +104,26 @@ std::vector<SecretRule> whole() {
   open.source = {.kind = SecretSource::Kind::kVault, .text = "open-1"};
   open.hosts = {"open.example.com"};
   open.inject = SecretInjection{.header = "User-Agent", .prefix = "", .scrub = false};
-  return {gh, minted, set, plain, open};
+  SecretRule aws;
+  aws.hosts = {"*.example.net"};
+  aws.signing = SecretSigning{.services = {"s3", "sts"}, .regions = {"eu-central-1"}};
+  const SecretRule access =
+      part_of(aws, "aws.access_key", "AWS_ACCESS_KEY_ID", SecretSource::Kind::kEnv, "ACCESS");
+  const SecretRule key =
+      part_of(aws, "aws.secret_key", "AWS_SECRET_ACCESS_KEY", SecretSource::Kind::kVault, "key");
+  aws.hosts = {"passing.example.com"};
+  aws.signing = SecretSigning{.temporary = true, .services = {"s"}, .regions = {"r"}};
+  constexpr auto kFile = SecretSource::Kind::kFile;
+  return {gh,
+          minted,
+          set,
+          plain,
+          access,
+          key,
+          part_of(aws, "passing.access_key", "", kFile, "/id"),
+          part_of(aws, "passing.secret_key", "OTHER_KEY", kFile, "/key"),
+          part_of(aws, "passing.session_token", "", kFile, "/token"),
+          open};
 }
 
 Result<std::vector<SecretRule>> read(std::string_view yaml) {
@@ -116,8 +163,31 @@ TEST(SecretDocument, RefusesWithKeyFoundAndAllowed) {
       {"gh: {}", "secrets.gh.source.env", "\"\"", "the name of a variable"},
       {"gh: {host: [a.example.com]}", "secrets.gh.host", "an unknown key", "perhaps hosts"},
       {"{gh: {}, gh: {}}", "secrets.gh", "the key twice", "each key once"},
-      {"gh: {kind: sigv4}", "secrets.gh.kind", "\"sigv4\"", "value (this version"},
-      {"gh: {kind: [1]}", "secrets.gh.kind", "a list", "value"},
+      {"gh: {kind: oauth}", "secrets.gh.kind", "\"oauth\"", "value or sigv4"},
+      {"gh: {kind: [1]}", "secrets.gh.kind", "a list", "value or sigv4"},
+      {"aws: {kind: sigv4}", "secrets.aws.access_key", "no source", "one of the keys"},
+      {"aws: {kind: sigv4, access_key: {env: A}}", "secrets.aws.secret_key", "no source",
+       "one of the keys"},
+      {"aws: {kind: sigv4, source: {env: A}}", "secrets.aws.source", "an unknown key",
+       "access_key"},
+      {"aws: {kind: sigv4, access_key: A}", "secrets.aws.access_key", "\"A\"", "one of the keys"},
+      {"aws: {kind: sigv4, env: A}", "secrets.aws.env", "\"A\"", "a mapping such as"},
+      {"aws: {kind: sigv4, env: {key: A}}", "secrets.aws.env.key", "an unknown key",
+       "access_key, secret_key or session_token"},
+      {"aws: {kind: sigv4, env: {secret_key: ''}}", "secrets.aws.env.secret_key", "an empty text",
+       "the name of a variable"},
+      {"aws: {kind: sigv4, access_key: {env: '1'}, secret_key: {env: B}}",
+       "secrets.aws.access_key.env", "\"1\"", "the name of a variable"},
+      {"aws: {kind: sigv4, access_key: {env: A}, secret_key: {env: B}, hosts: ['*']}",
+       "secrets.aws.hosts[0]", "\"*\"", "allow-public"},
+      {"aws: {kind: sigv4, access_key: {env: A}, secret_key: {env: B}, hosts: [a.example.com]}",
+       "secrets.aws.services", "0 of them", "such as [s3]"},
+      {"aws: {kind: sigv4, access_key: {env: A}, secret_key: {env: B}, hosts: [a.example.com], "
+       "services: [s3]}",
+       "secrets.aws.regions", "0 of them", "eu-central-1"},
+      {"aws: {kind: sigv4, access_key: {env: A}, secret_key: {env: B}, hosts: [a.example.com], "
+       "services: [s3], regions: ['*']}",
+       "secrets.aws.regions[0]", "\"*\"", "letters, digits"},
       {"gh: {env: \"\"}", "secrets.gh.env", "an empty text", "the name of a variable"},
       {"gh: {source: token}", "secrets.gh.source", "\"token\"", "one of the keys env, file"},
       {"gh: {source: {}}", "secrets.gh.source", "no source", "one of the keys"},

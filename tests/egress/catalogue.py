@@ -112,7 +112,11 @@ CASES = [
     case(62, "new values", "serve_secrets:test_a_kept_secret_is_used_renewed_and_revoked Scrub.OldValuesGetThePlaceholderToo "
          "gateway_commands:test_it_runs_again_before_the_value_ends_and_no_request_fails "
          "gateway_commands:test_while_it_fails_the_value_holds_to_its_end_and_then_there_is_none", "files are read once"),
-    case(63, "SigV4", "", "requests are not signed anew"),
+    case(63, "SigV4", "gateway_sigv4:test_boto_works_as_it_is gateway_sigv4:test_curl_works_as_it_is gateway_sigv4:test_the_clock_of_the_sandbox_means_nothing "
+         "gateway_sigv4:test_what_the_credentials_are_not_for_is_sent_nowhere gateway_sigv4:test_other_ways_to_sign_are_refused_clearly "
+         "gateway_sigv4:test_what_was_not_signed_with_the_placeholders_is_not_signed_anew gateway_sigv4:test_a_long_body_that_is_another_is_never_whole "
+         "gateway_sigv4:test_no_placeholder_goes_anywhere_else SigV4.SignsAsTheExamplesOfTheTestSuite SigV4.SignsAsTheExamplesOfS3",
+         "bodies whose chunks are signed are refused, as signatures in URLs and SigV4A's are"),
     case(64, "OAuth", "", "tokens are not fetched or renewed"),
     case(65, "placeholders have the shape of their values", "Placeholder.OfAJwtParsesAsOneOfTheSameLength Placeholder.KeepsAPrefix gateway_secrets:test_the_placeholder_has_the_shape_and_nothing_of_the_value"),
     case(66, "records, command lines and environments of ours", "gateway_secrets:test_who_keeps_the_sandbox_does_not_know_the_value gateway_secrets:test_the_gateways_own_environment_and_command_line_have_no_value "

@@ -1,6 +1,7 @@
 #include "egress/gateway/secret_passage.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "http/text.h"
@@ -20,6 +21,7 @@ int status_of(SecretFault fault) {
     case SecretFault::kNoValue:
       return 503;
     case SecretFault::kMalformed:
+    case SecretFault::kSignedBody:
       return 400;
     case SecretFault::kEncodedBody:
       return 415;
@@ -57,6 +59,25 @@ SecretRefusal encoded_body(std::string_view why) {
           .sentence = "what is compressed could hide a secret's placeholder: " + std::string(why)};
 }
 
+// Without the framing in which the body of a signed request may be.
+http::RequestHead without_chunks(http::RequestHead head) {
+  constexpr std::string_view kChunks = "aws-chunked";
+  std::string codings, rest;
+  for (const auto& [name, value] : head.headers.all()) {
+    if (http::same_name(name, "content-encoding")) codings += "," + value;
+  }
+  for (std::string_view left = codings; !left.empty();) {
+    const std::size_t end = std::min(left.find(','), left.size());
+    const std::string_view coding = http::trimmed(left.substr(0, end));
+    if (!coding.empty() && !http::same_name(coding, kChunks))
+      rest.append(rest.empty() ? "" : ",").append(coding);
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  head.headers.remove("content-encoding");
+  if (!rest.empty()) head.headers.add("Content-Encoding", rest);
+  return head;
+}
+
 // By its Content-Type; its messages may be compressed each by itself, as grpc-encoding says.
 bool is_grpc(const http::Headers& headers) {
   constexpr std::string_view kGrpc = "application/grpc";
@@ -82,6 +103,12 @@ bool SecretPassage::is_served() const {
       rules_->all(), [&](const Secret& secret) { return secret.scrubs() && secret.serves(host_); });
 }
 
+bool SecretPassage::wants_whole_answers() const {
+  return std::ranges::any_of(rules_->all(), [&](const Secret& secret) {
+    return secret.scrubs() && !secret.signing() && secret.serves(host_);
+  });
+}
+
 Error SecretPassage::keep(SecretRefusal refusal) {
   Error error(Code::kPermissionDenied, refusal.sentence);
   refusal_ = std::move(refusal);
@@ -97,12 +124,20 @@ std::optional<SecretRefusal> SecretPassage::admit(const http::RequestHead& head,
                                "a host that gets a secret gets no WebSocket, in whose "
                                "frames the secret would come back unseen"};
   }
+  auto resigning = Resigning::begin(rules_, host_, channel_, head);
+  if (!resigning.has_value()) return refusal_of(resigning.error());
+  resigning_ = std::move(*resigning);
+  if (resigning_ && resigning_->is_chunked()) return admit_body(without_chunks(head));
+  return admit_body(head);
+}
+
+std::optional<SecretRefusal> SecretPassage::admit_body(const http::RequestHead& head) {
   const auto need = body_need(*rules_, host_, head);
   if (!need.has_value()) return refusal_of(need.error());
   need_ = *need;
   if (need_ != BodyNeed::kNothing && compresses_messages(head.headers))
     return encoded_body("its grpc-encoding is not identity");
-  as_it_goes_ = need_ == BodyNeed::kCheck && is_grpc(head.headers);
+  as_it_goes_ = need_ == BodyNeed::kCheck && is_grpc(head.headers) && !resigning_;
   if (as_it_goes_) check_.emplace(rules_, host_, channel_);
   return need_ == BodyNeed::kCheckDecoded ? refuse_coding(head) : std::nullopt;
 }
@@ -143,6 +178,17 @@ std::optional<SecretRefusal> SecretPassage::look_into(const std::string& piece) 
 
 std::optional<SecretRefusal> SecretPassage::collected(std::string bytes, Read read) {
   whole_ = read == Read::kAll;
+  if (resigning_) {
+    hash_.update(bytes);
+    if (whole_) body_sha256_ = hash_.finish();
+    auto violation = whole_ ? resigning_->check_body(body_sha256_) : std::nullopt;
+    if (violation) return refusal_of(*violation);
+    if (!whole_ && resigning_->body() == Resigning::Body::kWhole) {
+      SecretRefusal refusal = refusal_of(resigning_->too_long());
+      refusal.status = 413;
+      return refusal;
+    }
+  }
   // prepare() looks for what is in it.
   if (whole_ && need_ == BodyNeed::kWhole) {
     body_ = std::move(bytes);
@@ -153,11 +199,13 @@ std::optional<SecretRefusal> SecretPassage::collected(std::string bytes, Read re
     body_ = std::move(bytes);
     auto refusal = look_into(body_);
     if (!refusal && whole_ && !body_.empty()) refusal = look_into("");
+    if (!refusal) hold_last(body_);
     return refusal;
   }
   auto passed = check_->feed(bytes);
   if (!passed.has_value()) return refusal_of(passed.error());
   body_ = std::move(*passed);
+  hold_last(body_);
   if (!whole_) return std::nullopt;
   auto rest = check_->finish();
   if (!rest.has_value()) return refusal_of(rest.error());
@@ -166,6 +214,7 @@ std::optional<SecretRefusal> SecretPassage::collected(std::string bytes, Read re
 }
 
 std::optional<SecretRefusal> SecretPassage::prepare(http::RequestHead& head) {
+  if (resigning_) resigning_->strip(head);
   OutgoingRequest request{.host = host_, .channel = channel_, .head = head};
   const bool with_body = whole_ && need_ == BodyNeed::kWhole;
   if (with_body) request.body = std::move(body_);
@@ -176,13 +225,56 @@ std::optional<SecretRefusal> SecretPassage::prepare(http::RequestHead& head) {
   used_ = std::move(prepared->used);
   // An answer that is compressed, or a part of one, could not be scrubbed.
   if (scrub_) {
-    head.headers.set("Accept-Encoding", "identity").remove("Range").remove("If-Range");
+    head.headers.set("Accept-Encoding", "identity");
+    if (wants_whole_answers()) head.headers.remove("Range").remove("If-Range");
     head.headers.remove("grpc-accept-encoding").remove("connect-accept-encoding");
   }
+  return resigning_ ? sign_anew(head, with_body) : std::nullopt;
+}
+
+std::optional<SecretRefusal> SecretPassage::sign_anew(http::RequestHead& head, bool with_body) {
+  // Of a body that there is not.
+  if (need_ == BodyNeed::kNothing) {
+    body_sha256_ = Sha256().finish();
+    if (const auto violation = resigning_->check_body(body_sha256_)) return refusal_of(*violation);
+  }
+  std::string sent = body_sha256_;
+  if (with_body) {
+    Sha256 hash;
+    hash.update(body_);
+    sent = hash.finish();
+  }
+  auto use = resigning_->sign(head, body_sha256_, sent, std::chrono::system_clock::now());
+  if (!use.has_value()) return refusal_of(use.error());
+  used_.push_back(std::move(*use));
   return std::nullopt;
 }
 
+bool SecretPassage::holds_last() const {
+  return resigning_ && !whole_ && resigning_->body() == Resigning::Body::kHashed;
+}
+
+void SecretPassage::hold_last(std::string& passed) {
+  if (!holds_last() || passed.empty()) return;
+  last_ += passed.back();
+  passed.pop_back();
+}
+
 Result<std::string> SecretPassage::check_body(const std::string& piece) {
+  TRY_ASSIGN(std::string passed, check_piece(piece));
+  if (!holds_last()) return passed;
+  hash_.update(piece);
+  passed.insert(0, std::exchange(last_, ""));
+  if (!piece.empty()) {
+    hold_last(passed);
+    return passed;
+  }
+  auto violation = resigning_->check_body(hash_.finish());
+  if (violation) return fail(keep(refusal_of(*violation)));
+  return passed;
+}
+
+Result<std::string> SecretPassage::check_piece(const std::string& piece) {
   if (!check_) return piece;
   if (gunzip_) {
     auto refusal = look_into(piece);

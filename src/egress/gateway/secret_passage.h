@@ -5,7 +5,9 @@
 // (collected()), prepare() (the head, and where a secret may be in the body that too). Then what
 // is left of the body passes check_body(), and the answer answer_head() and answer_body(). A host
 // that some secret serves is asked for answers that can be read, and gets no WebSocket, whose
-// frames nobody looks into. One object a request; lives as long as its passage.
+// frames nobody looks into. A request that was signed with placeholders is signed anew in
+// prepare(), over what is sent, and of a body that passes afterwards the last byte goes only when
+// all of it is what was signed. One object a request; lives as long as its passage.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +18,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/sha256.h"
+#include "egress/secrets/resign.h"
 #include "egress/secrets/scrub.h"
 #include "egress/secrets/substitute.h"
 #include "http/gzip.h"
@@ -68,6 +72,15 @@ class SecretPassage {
 
  private:
   bool is_served() const;
+  // Whether an answer in parts could have a piece of a value that the server was sent. What signs
+  // is never sent, and of a session token no server says a part.
+  bool wants_whole_answers() const;
+  std::optional<SecretRefusal> sign_anew(http::RequestHead& head, bool with_body);
+  std::optional<SecretRefusal> admit_body(const http::RequestHead& head);
+  Result<std::string> check_piece(const std::string& piece);
+  // Whether the body's hash was signed, and shows when it has ended.
+  bool holds_last() const;
+  void hold_last(std::string& passed);
   std::optional<SecretRefusal> refuse_coding(const http::RequestHead& head);
   // What a gzip body becomes; `piece` empty: it has ended.
   std::optional<SecretRefusal> look_into(const std::string& piece);
@@ -83,6 +96,10 @@ class SecretPassage {
   std::optional<LeakCheck> check_;
   std::optional<http::Gunzip> gunzip_;
   std::uint64_t packed_ = 0, unpacked_ = 0;  // bytes of it
+  std::optional<Resigning> resigning_;
+  Sha256 hash_;              // of the body as it comes
+  std::string body_sha256_;  // of all of it
+  std::string last_;         // of the body, not sent yet
   std::optional<AnswerScrub> scrub_;
   std::vector<SecretUse> used_;
   std::optional<SecretRefusal> refusal_;

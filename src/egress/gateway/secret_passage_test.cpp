@@ -45,6 +45,89 @@ TEST(SecretPassage, PutsTheValueInAndAsksForAnAnswerThatCanBeRead) {
   EXPECT_EQ(passage.used()[0].where, "header:authorization");
 }
 
+std::shared_ptr<const SecretRules> signing_rules() {
+  std::vector<SecretEntry> entries(2);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i] = for_test::entry();
+    entries[i].rule.name = i == 0 ? "aws.access_key" : "aws.secret_key";
+    entries[i].rule.env = "";
+    entries[i].rule.signing = policy::SecretSigning{
+        .part = static_cast<policy::SecretSigning::Part>(i), .services = {"s3"}, .regions = {"r"}};
+    entries[i].placeholder = "FAKEfakeFAKEfakeFAK" + std::to_string(i);
+    entries[i].value = for_test::shared("REALrealREALrealREA" + std::to_string(i));
+  }
+  return for_test::rules(std::move(entries));
+}
+
+// PUT with a hash, as a client signs it.
+http::RequestHead signed_put(std::string_view body) {
+  Sha256 hash;
+  hash.update(body);
+  http::RequestHead head{.method = "PUT",
+                         .target = "/b/k",
+                         .headers = {{"Host", "api.example.com"},
+                                     {"X-Amz-Content-Sha256", hash.finish()},
+                                     {"X-Amz-Date", "20010203T040506Z"},
+                                     {"Range", "bytes=0-1"},
+                                     {"Content-Length", std::to_string(body.size())}}};
+  sigv4::Authorization made{.access_key = "FAKEfakeFAKEfakeFAK0",
+                            .scope = {"20010203", "r", "s3"},
+                            .signed_headers = {"host", "x-amz-content-sha256", "x-amz-date"},
+                            .signature = {}};
+  const std::string request = sigv4::canonical_request(head, "/b/k", "", made.signed_headers,
+                                                       *head.headers.get("X-Amz-Content-Sha256"));
+  made.signature = sigv4::signature(sigv4::derived_key("FAKEfakeFAKEfakeFAK1", made.scope).bytes(),
+                                    "20010203T040506Z", made.scope, request);
+  head.headers.add("Authorization", sigv4::written(made));
+  return head;
+}
+
+TEST(SecretPassage, ASignedRequestIsSignedAnewAndMayAskForAPart) {
+  SecretPassage passage(signing_rules(), for_test::host("api.example.com"), Channel::kVerifiedTls);
+  http::RequestHead head = signed_put("body");
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  ASSERT_TRUE(passage.wants_body());
+  EXPECT_EQ(reason_of(passage.collected("body", Read::kAll)), "none");
+  EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+  EXPECT_EQ(passage.take_body(), "body");
+  EXPECT_TRUE(head.headers.get("Authorization")
+                  ->starts_with("AWS4-HMAC-SHA256 Credential=REALrealREALrealREA0/"));
+  EXPECT_TRUE(head.headers.has("Range"));
+  ASSERT_EQ(passage.used().size(), 1u);
+  EXPECT_EQ(passage.used()[0].where, "sigv4");
+  SecretPassage other(signing_rules(), for_test::host("api.example.com"), Channel::kVerifiedTls);
+  EXPECT_EQ(reason_of(other.admit(signed_put("body"), false)), "none");
+  EXPECT_EQ(reason_of(other.collected("bode", Read::kAll)), "400 secret_signed_body");
+}
+
+TEST(SecretPassage, ABodyThatWasSignedIsNotLeftAway) {
+  SecretPassage passage(signing_rules(), for_test::host("api.example.com"), Channel::kVerifiedTls);
+  http::RequestHead head = signed_put("body");
+  head.headers.remove("Content-Length");
+  EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+  EXPECT_EQ(reason_of(passage.prepare(head)), "400 secret_signed_body");
+}
+
+TEST(SecretPassage, TheLastByteOfASignedBodyWaitsForItsHash) {
+  const std::string body(100, 'x');
+  for (const std::string& end : {std::string("x"), std::string("y")}) {
+    SecretPassage passage(signing_rules(), for_test::host("api.example.com"),
+                          Channel::kVerifiedTls);
+    http::RequestHead head = signed_put(body);
+    EXPECT_EQ(reason_of(passage.admit(head, false)), "none");
+    EXPECT_EQ(reason_of(passage.collected(body.substr(0, 50), Read::kPart)), "none");
+    EXPECT_EQ(reason_of(passage.prepare(head)), "none");
+    std::string sent = passage.take_body();
+    sent += passage.check_body(body.substr(0, 49)).value_or("?");
+    sent += passage.check_body(end).value_or("?");
+    EXPECT_LT(sent.size(), body.size());
+    const auto last = passage.check_body("");
+    EXPECT_EQ(last.has_value(), end == "x");
+    EXPECT_EQ(reason_of(passage.refusal()), end == "x" ? "none" : "400 secret_signed_body");
+    if (last.has_value()) EXPECT_EQ(sent + *last, body);
+  }
+}
+
 TEST(SecretPassage, LeavesWhatGoesToOthersAsItIs) {
   SecretPassage passage = passage_to("www.example.net");
   http::RequestHead head{.method = "GET", .target = "/x"};

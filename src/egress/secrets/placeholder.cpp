@@ -17,6 +17,7 @@ constexpr std::size_t kEnough = 22;
 constexpr std::size_t kWithoutShape = 32;
 
 constexpr std::string_view kAwsIdPrefix = "AKIA";
+constexpr std::string_view kAwsTemporaryPrefix = "ASIA";
 constexpr std::size_t kAwsId = 20;
 constexpr std::size_t kAwsKey = 40;
 
@@ -62,9 +63,14 @@ std::string jwt(std::size_t length, const RandomBytes& random) {
          base64url_encode(payload(kEnough)) + "." + signature;
 }
 
+// Servers other than AWS's have others.
+std::string access_key(std::string_view prefix, std::size_t length, const RandomBytes& random) {
+  if (length != kAwsId) return random_text(std::max(length, kLeastPlaceholder), random);
+  return std::string(prefix) + random_text(kAwsId - prefix.size(), kBase32, random);
+}
+
 Result<std::string> aws(std::size_t length, const RandomBytes& random) {
-  if (length == kAwsId)
-    return std::string(kAwsIdPrefix) + random_text(kAwsId - kAwsIdPrefix.size(), kBase32, random);
+  if (length == kAwsId) return access_key(kAwsIdPrefix, length, random);
   if (length == kAwsKey) return random_text(kAwsKey, random);
   return fail(Error::invalid("a secret of the shape aws has " + std::to_string(length) +
                              " bytes; allowed are 20 (an access key's id) and 40 (an access "
@@ -109,6 +115,9 @@ Result<std::string> placeholder_of(const policy::SecretRule& rule, std::string_v
                                    const RandomBytes& random) {
   TRY(check_value_of(rule, value));
   if (is_open(rule)) return random_text(kWithoutShape, random);
+  if (rule.signing && rule.signing->part == policy::SecretSigning::Part::kAccessKey)
+    return access_key(rule.signing->temporary ? kAwsTemporaryPrefix : kAwsIdPrefix, value.size(),
+                      random);
   return make_placeholder(rule.shape, value, random);
 }
 

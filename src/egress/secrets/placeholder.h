@@ -44,7 +44,10 @@ using RandomBytes = std::function<std::string(std::size_t)>;
 Result<std::string> make_placeholder(const policy::SecretShape& shape, std::string_view value,
                                      const RandomBytes& random);
 
-// What stands for this rule's value; nobody gets that of one that is injected. Error: that of
+// What stands for this rule's value; nobody gets that of one that is injected. Of credentials that
+// sign, whatever the values are: an access key's id, AKIA (of temporary ones ASIA) and 16
+// characters, where the value has as many, and letters and digits as long as the value, 16 at
+// least, where it has not; else make_placeholder()'s of the shape length. Error: that of
 // check_value_of(), and make_placeholder()'s.
 Result<std::string> placeholder_of(const policy::SecretRule& rule, std::string_view value,
                                    const RandomBytes& random);

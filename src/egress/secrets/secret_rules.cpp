@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/guards.h"
 #include "egress/secrets/placeholder.h"
@@ -107,7 +108,8 @@ Result<Secret> Secret::create(SecretEntry entry) {
   secret.revoked_ = entry.revoked;
   TRY_ASSIGN(secret.hosts_, parse_all(secret.rule_.hosts));
   TRY_ASSIGN(secret.passthrough_, parse_all(secret.rule_.passthrough));
-  if (secret.rule_.in.empty() && !secret.rule_.inject) secret.rule_.in = usual_places();
+  if (secret.rule_.in.empty() && !secret.rule_.inject && !secret.rule_.signing)
+    secret.rule_.in = usual_places();
   for (const policy::SecretPlace& place : secret.rule_.in) {
     if (place.kind != Kind::kJson) continue;
     TRY_ASSIGN(std::vector<std::string> words, policy::parse_json_pointer(place.name));
@@ -163,12 +165,47 @@ bool Secret::in_some_form() const {
       rule_.in, [](const policy::SecretPlace& place) { return place.kind == Kind::kForm; });
 }
 
+void SecretRules::find_signers() {
+  using Part = policy::SecretSigning::Part;
+  const auto live = [&](const std::string& name, Part part) -> std::optional<std::size_t> {
+    const std::string whole = name + std::string(policy::suffix_of(part));
+    const auto found = std::ranges::find_if(all_, [&](const Secret& secret) {
+      return secret.name() == whole && secret.signing() && !secret.revoked();
+    });
+    if (found == all_.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - all_.begin());
+  };
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const Secret& secret = all_[i];
+    if (secret.revoked() || !secret.signing() || secret.signing()->part != Part::kAccessKey)
+      continue;
+    Signer signer{.name = policy::document_name(secret.rule_), .access_key = i};
+    const auto key = live(signer.name, Part::kSecretKey);
+    if (secret.signing()->temporary) signer.session_token = live(signer.name, Part::kSessionToken);
+    // check_secrets() has seen to it that they are there.
+    if (!key || secret.signing()->temporary != signer.session_token.has_value()) continue;
+    signer.secret_key = *key;
+    signers_.push_back(std::move(signer));
+  }
+}
+
 Result<std::shared_ptr<const SecretRules>> SecretRules::create(std::vector<SecretEntry> entries) {
   // Of the proxy's password no request knows.
   std::erase_if(entries,
                 [](const SecretEntry& entry) { return policy::is_proxy_password(entry.rule); });
+  // Of credentials whose parts a new policy has no more, some may be left.
   std::vector<policy::SecretRule> rules;
-  for (const SecretEntry& entry : entries) rules.push_back(entry.rule);
+  std::set<std::string_view> names;
+  for (const SecretEntry& entry : entries) {
+    if (!names.insert(entry.rule.name).second)
+      return fail(Error::invalid("secrets." + entry.rule.name +
+                                 ": found the name twice; allowed is each name once"));
+    if (!entry.revoked) {
+      rules.push_back(entry.rule);
+    } else {
+      TRY(policy::check_secret(entry.rule));
+    }
+  }
   TRY(policy::check_secrets(rules));
 
   std::shared_ptr<SecretRules> made(new SecretRules());
@@ -186,6 +223,7 @@ Result<std::shared_ptr<const SecretRules>> SecretRules::create(std::vector<Secre
     }
     made->all_.push_back(std::move(secret).value());
   }
+  made->find_signers();
   std::vector<std::string_view> value_texts, placeholder_texts;
   for (const SharedSecret& value : values) value_texts.push_back(value->bytes());
   for (const Secret& secret : made->all_) placeholder_texts.push_back(secret.placeholder());

@@ -60,6 +60,8 @@ class Secret {
   const std::optional<policy::SecretInjection>& injection() const { return rule_.inject; }
   // Whether answers are to be without the value.
   bool scrubs() const { return !rule_.inject || rule_.inject->scrub; }
+  // Of a part of credentials that sign, whose placeholder may stand nowhere else.
+  const std::optional<policy::SecretSigning>& signing() const { return rule_.signing; }
   // Null: there is none.
   const SharedSecret& value() const { return value_; }
 
@@ -109,12 +111,21 @@ class SecretRules {
   const SearchedTexts& placeholders() const { return placeholders_; }
   // The values, with old ones, that answers are to be without.
   const SearchedTexts& values() const { return values_; }
+  // Credentials that sign, and are not revoked: their parts' places in all().
+  struct Signer {
+    std::string name;
+    std::size_t access_key = 0, secret_key = 0;
+    std::optional<std::size_t> session_token;
+  };
+  const std::vector<Signer>& signers() const { return signers_; }
   const Secret& secret_of_value(std::size_t text) const { return all_[owners_[text]]; }
 
  private:
   SecretRules() = default;
+  void find_signers();
 
   std::vector<Secret> all_;
+  std::vector<Signer> signers_;
   SearchedTexts placeholders_, values_;
   std::vector<std::size_t> owners_;  // of the values
 };

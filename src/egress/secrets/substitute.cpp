@@ -33,16 +33,6 @@ SecretViolation violation_of(const Secret& secret, std::string_view where, Secre
   return {secret.name(), std::string(where), fault, secret.on_violation()};
 }
 
-// Why the secret's value may not go to this host at all; nullopt: it may.
-std::optional<SecretFault> fault_of(const Secret& secret, const policy::Host& host,
-                                    Channel channel) {
-  if (secret.revoked()) return SecretFault::kRevoked;
-  if (!secret.serves(host)) return SecretFault::kHost;
-  if (channel != Channel::kVerifiedTls && !guard_off(Guard::kSecretPlaintext))
-    return SecretFault::kPlaintext;
-  return std::nullopt;
-}
-
 // What the first placeholder that a search found makes of the message; nullopt: it may pass.
 std::optional<SecretViolation> judge_found(const SecretRules& rules,
                                            const std::vector<FoundForm>& found,
@@ -446,15 +436,25 @@ class Substitution {
 
 }  // namespace
 
+std::optional<SecretFault> fault_of(const Secret& secret, const policy::Host& host,
+                                    Channel channel) {
+  if (secret.revoked()) return SecretFault::kRevoked;
+  if (!secret.serves(host)) return SecretFault::kHost;
+  if (channel != Channel::kVerifiedTls && !guard_off(Guard::kSecretPlaintext))
+    return SecretFault::kPlaintext;
+  return std::nullopt;
+}
+
 std::string_view to_string(SecretFault fault) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "revoked", "host",           "plaintext",    "place", "occurrences", "no_value",
-      "unfit",   "malformed_body", "encoded_body", "trace", "set_twice"};
+  constexpr std::array<std::string_view, 15> kNames = {
+      "revoked",   "host",      "plaintext",      "place",        "occurrences",
+      "no_value",  "unfit",     "malformed_body", "encoded_body", "trace",
+      "set_twice", "signature", "scope",          "signing_form", "signed_body"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 
 std::string SecretViolation::sentence() const {
-  constexpr std::array<std::string_view, 11> kReasons = {
+  constexpr std::array<std::string_view, 15> kReasons = {
       "it has been revoked",
       "it is not for this host",
       "it goes out over TLS with a verified server alone",
@@ -465,9 +465,14 @@ std::string SecretViolation::sentence() const {
       "the body is not what its Content-Type says",
       "a body with a Content-Encoding could hide it",
       "the method would have the server send it back",
-      "another secret sets the same header"};
+      "another secret sets the same header",
+      "its signature is not one that a program makes with what the sandbox has",
+      "it is signed for what the credentials are not for",
+      "it is signed in a way in which nothing is signed anew",
+      "its body is not the one that was signed"};
   return "the secret " + secret + " (" + where +
-         ") keeps the request back: " + std::string(kReasons[static_cast<std::size_t>(fault)]);
+         ") keeps the request back: " + std::string(kReasons[static_cast<std::size_t>(fault)]) +
+         (detail.empty() ? "" : ": " + detail);
 }
 
 Judged<BodyNeed> body_need(const SecretRules& rules, const policy::Host& host,

@@ -46,6 +46,11 @@ enum class SecretFault : std::uint8_t {
   kEncodedBody,  // a compressed body, where the secret may be in bodies
   kTrace,        // a method that has the server send the request back
   kTwice,        // two secrets set the same header
+  // Of requests that are signed (resign.h):
+  kSignature,    // the signature is none, or not one with the placeholder of the secret key
+  kScope,        // it is for a region or service that the credentials are not for
+  kSigningForm,  // it is made in a way in which nothing is signed anew
+  kSignedBody,   // the body is not the one that was signed, or too long to be hashed first
 };
 // "revoked", for the audit.
 std::string_view to_string(SecretFault fault);
@@ -58,6 +63,7 @@ struct SecretViolation {
   std::string where;
   SecretFault fault = SecretFault::kPlace;
   policy::OnSecretViolation consequence = policy::OnSecretViolation::kBlock;
+  std::string detail = {};  // what more there is to say
   // For whoever sent the request.
   std::string sentence() const;
   bool operator==(const SecretViolation&) const = default;
@@ -65,14 +71,18 @@ struct SecretViolation {
 template <typename T>
 using Judged = std::expected<T, SecretViolation>;
 
+// How the request goes to the server.
+enum class Channel : std::uint8_t { kVerifiedTls, kPlaintext };
+
+// Why the secret's value may not go to this host at all; nullopt: it may.
+std::optional<SecretFault> fault_of(const Secret& secret, const policy::Host& host,
+                                    Channel channel);
+
 struct SecretUse {
   std::string secret, where;
   std::size_t count = 0;
   bool operator==(const SecretUse&) const = default;
 };
-
-// How the request goes to the server.
-enum class Channel : std::uint8_t { kVerifiedTls, kPlaintext };
 
 enum class BodyNeed : std::uint8_t {
   kNothing,  // it may pass as it comes, or there is none
