@@ -124,7 +124,7 @@ CASES = [
          "gateway_canary:test_a_gateway_that_crashes_leaves_none_of_it", "of a server's processes files are searched, not memory"),
     case(67, "no connection of one is used for another", "Requests.test_no_two_requests_share_a_connection"),
     case(68, "copies of a sandbox", "serve_secrets:test_a_fork_has_the_placeholder_and_the_secret", "a snapshot is files alone, so there is no copied memory with an authority in it"),
-    case(69, "fuzzing", "fuzz:host_name fuzz:url_path fuzz:http_request fuzz:client_hello fuzz:dns_query fuzz:json_span fuzz:substitute fuzz:scrub fuzz:network_policy fuzz:first_bytes"),
+    case(69, "fuzzing", "fuzz:host_name fuzz:url_path fuzz:http_request fuzz:client_hello fuzz:dns_query fuzz:json_span fuzz:substitute fuzz:sigv4 fuzz:scrub fuzz:network_policy fuzz:first_bytes"),
     case(70, "without descriptors or memory, slow peers", "Listener.OutOfDescriptorsItWaitsAndGoesOn Stream.ASlowReaderHoldsTheWriterBack", "of the gateway as a whole it is not tried"),
     case(71, "many connections, speed", "", "measured by bench/egress.py, which is no test"),
     case(72, "sanitizers", "", "./dev test runs the unit tests under the address and undefined sanitizers; not under the thread sanitizer"),

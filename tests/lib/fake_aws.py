@@ -6,6 +6,7 @@ are kept in memory; what S3 and STS answer is as much of it as botocore's client
 import base64
 import datetime
 import hashlib
+import html
 import re
 import urllib.parse
 import zlib
@@ -125,7 +126,7 @@ class Aws(internet_lab.Handler):
         if self.command == "DELETE":
             return 204, {}, b""
         if query:
-            keys = "".join(f"<Contents><Key>{key.partition('/bucket/')[2]}</Key></Contents>" for key in sorted(self.objects))
+            keys = "".join(f"<Contents><Key>{html.escape(key.partition('/bucket/')[2])}</Key></Contents>" for key in sorted(self.objects))
             return 200, {"Content-Type": "application/xml"}, (
                 f"<ListBucketResult><Name>bucket</Name><KeyCount>{len(self.objects)}</KeyCount>{keys}</ListBucketResult>").encode()
         if name not in self.objects:

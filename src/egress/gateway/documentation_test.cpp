@@ -94,6 +94,7 @@ rules: [{hosts: [a.example.com]}]
 secrets:
   a: {env: A, source: {env: A}, hosts: [a.example.com], in: [path], passthrough: [b.example.com]}
   b: {source: {env: A}, hosts: [a.example.com], inject: {header: x-key}}
+  c: {kind: sigv4, access_key: {env: A}, secret_key: {env: A}, session_token: {env: A}, hosts: [a.example.com], services: [s], regions: [r]}
 )",
                                                    policy::Format::kYaml);
   ASSERT_TRUE(policy.has_value()) << policy.error().message();
@@ -119,7 +120,7 @@ TEST(NetworkDocumentation, EveryReasonOfThePolicyHasAMeaning) {
        reason = static_cast<policy::NetworkReason>(static_cast<int>(reason) + 1))
     EXPECT_EQ(reasons()[index++].word, policy::to_string(reason));
   EXPECT_EQ(meaning_of("floor"), reasons()[index - 1].meaning);
-  for (auto fault = SecretFault::kRevoked; fault <= SecretFault::kTwice;
+  for (auto fault = SecretFault::kRevoked; fault <= SecretFault::kSignedBody;
        fault = static_cast<SecretFault>(static_cast<int>(fault) + 1))
     EXPECT_NE(meaning_of("secret_" + std::string(to_string(fault))), "") << to_string(fault);
   EXPECT_EQ(meaning_of("no such reason"), "");
