@@ -73,6 +73,7 @@ Result<Certificate> Authority::State::make_certificate_of(const std::string& nam
 }
 
 Result<X509*> Authority::State::certificate_of(const std::string& name) {
+  TRY(get_ready());
   const auto found = by_name.find(name);
   if (found != by_name.end()) {
     kept.splice(kept.begin(), kept, found->second);
@@ -119,17 +120,28 @@ Result<SecretValue> Authority::secret() const {
 }
 
 Result<std::shared_ptr<Authority>> Authority::complete(std::unique_ptr<State> state) {
-  state->key.reset(EVP_EC_gen("P-256"));
-  state->context = server_context();
-  if (state->key == nullptr ||
-      SSL_CTX_add1_chain_cert(state->context.get(), state->ca.certificate.get()) != 1)
-    return fail(openssl_failed("a new authority"));
-  // No ticket either: what it resumes would have been another name's.
-  SSL_CTX_set_options(state->context.get(), SSL_OP_NO_TICKET);
-  SSL_CTX_set_num_tickets(state->context.get(), 0);
   std::shared_ptr<Authority> made(new Authority(std::move(state)));
   TRY_ASSIGN(made->certificate_, pem_of(made->state_->ca.certificate));
   return made;
+}
+
+Status Authority::get_ready() {
+  ERR_clear_error();
+  return state_->get_ready();
+}
+
+Status Authority::State::get_ready() {
+  if (context != nullptr) return {};
+  Key made(EVP_EC_gen("P-256"));
+  SslContext server = server_context();
+  if (made == nullptr || SSL_CTX_add1_chain_cert(server.get(), ca.certificate.get()) != 1)
+    return fail(openssl_failed("a new authority"));
+  // No ticket either: what it resumes would have been another name's.
+  SSL_CTX_set_options(server.get(), SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(server.get(), 0);
+  key = std::move(made);
+  context = std::move(server);
+  return {};
 }
 
 }  // namespace caisson::io

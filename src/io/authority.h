@@ -38,6 +38,8 @@ class Authority {
   const std::string& certificate() const { return certificate_; }
   // All of it, its key too, as PEM. Error: internal.
   Result<SecretValue> secret() const;
+  // Makes what the first connection would else wait for. Error: internal.
+  Status get_ready();
   // How many certificates of names are kept.
   std::size_t kept() const;
 

@@ -16,6 +16,7 @@ SslContext server_context();
 
 struct Authority::State {
   CertifiedKey ca;
+  // Null before it is needed.
   Key key;             // of every name
   SslContext context;  // with the key and the chain, without a certificate
   // The newest in front.
@@ -26,6 +27,8 @@ struct Authority::State {
   std::list<Kept> kept;
   std::unordered_map<std::string, std::list<Kept>::iterator> by_name;
 
+  // Makes the key and the context.
+  Status get_ready();
   // The certificate of a name, canonical or a numeric address; borrowed until the next call.
   Result<X509*> certificate_of(const std::string& name);
   Result<Certificate> make_certificate_of(const std::string& name) const;

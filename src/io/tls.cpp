@@ -1,5 +1,6 @@
 #include "io/tls.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <utility>
 
 #include "base/guards.h"
+#include "base/sys.h"
 #include "io/authority_state.h"
 #include "io/openssl.h"
+#include "io/trust_bundle.h"
 
 namespace caisson::io {
 namespace {
@@ -367,6 +370,7 @@ Async<Result<std::unique_ptr<Stream>>> accept_tls(Loop& loop, std::unique_ptr<St
                                                   std::string name, TlsLimits limits, Alpn alpn) {
   ERR_clear_error();
   Authority::State& state = authority->state();
+  CO_TRY(state.get_ready());
   const auto tls =
       std::make_shared<Tls>(loop, std::move(below), state.context.get(), Tls::Side::kServer);
   if (alpn == Alpn::kHttp2) take_http2(tls->ssl.get());
@@ -404,24 +408,30 @@ SslContext client_context() {
 constexpr const char* kBundles[] = {"/etc/ssl/certs/ca-certificates.crt",
                                     "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
                                     "/etc/ssl/cert.pem"};
+constexpr std::size_t kMostBundle = 16u << 20;
 
 }  // namespace
 
 Result<std::shared_ptr<TlsTrust>> TlsTrust::load_bundle() {
-  ERR_clear_error();
-  auto state = std::make_unique<State>();
-  state->context = client_context();
   for (const char* const file : kBundles) {
-    if (::access(file, R_OK) != 0) continue;
-    if (SSL_CTX_load_verify_file(state->context.get(), file) != 1)
-      return fail(
-          Error::invalid(std::string("the certificates of ") + file + ": " + openssl_error()));
-    return std::shared_ptr<TlsTrust>(new TlsTrust(std::move(state)));
+    if (::access(file, R_OK) == 0) return load_bundle(file);
   }
   return fail(Error::precondition(std::string("this host has no bundle of certificates that it "
                                               "trusts (Debian's package ca-certificates has "
                                               "one, as ") +
                                   kBundles[0] + ")"));
+}
+
+Result<std::shared_ptr<TlsTrust>> TlsTrust::load_bundle(const std::string& file) {
+  ERR_clear_error();
+  auto state = std::make_unique<State>();
+  state->context = client_context();
+  TRY_ASSIGN(const std::string text, sys::read_file(AT_FDCWD, file, kMostBundle));
+  const Status trusted = trust_bundle(SSL_CTX_get_cert_store(state->context.get()), text);
+  if (!trusted.has_value() && trusted.error().code() == Code::kUnimplemented) return load(file);
+  if (!trusted.has_value())
+    return fail(Error::invalid("the certificates of " + file + ": " + trusted.error().message()));
+  return std::shared_ptr<TlsTrust>(new TlsTrust(std::move(state)));
 }
 
 Result<std::shared_ptr<TlsTrust>> TlsTrust::load(const std::string& ca_file) {

@@ -67,6 +67,8 @@ class TlsTrust {
   // What this host trusts, all of it read now: for whoever can open no file later. Blocks. Error:
   // precondition where the host has no bundle of certificates; invalid, with the file.
   static Result<std::shared_ptr<TlsTrust>> load_bundle();
+  // The same of that file, whose certificates are understood as they are needed.
+  static Result<std::shared_ptr<TlsTrust>> load_bundle(const std::string& file);
   ~TlsTrust();
 
   struct State;  // of OpenSSL; for src/io alone

@@ -95,6 +95,7 @@ Status prepare_to_inspect(Started& started) {
     TRY_ASSIGN(started.authority, io::Authority::make("Caisson sandbox " + started.sandbox));
     say(kGatewayAuthority, started.authority->certificate());
   }
+  TRY(started.authority->get_ready());
   TRY_ASSIGN(started.trust, io::TlsTrust::load_bundle());
   return {};
 }
