@@ -78,11 +78,17 @@ Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolic
                      std::vector<SecretValue> secrets, wall::Plan& plan) {
   TRY_ASSIGN(const std::vector<std::string> placeholders, gateway.give_secrets(policy, secrets));
   add_placeholders(plan.environment, policy, placeholders);
-  TRY(check_environment(plan.environment));
-  if (!policy::inspects(policy)) return {};
-  auto certificate = gateway.authority();
+  return check_environment(plan.environment);
+}
+
+Result<std::string> authority_of(egress::GatewayProcess& gateway) {
+  auto certificate = gateway.certificate();
   if (!certificate.has_value()) return fail(std::move(certificate).error().with("network"));
-  plan.authority = std::move(*certificate);
+  return certificate;
+}
+
+Status check_gateway(egress::GatewayProcess& gateway) {
+  if (auto why = gateway.fault()) return fail(std::move(*why).with("network"));
   return {};
 }
 

@@ -28,9 +28,13 @@ Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string&
 // Whether some secret's misuse is to end the sandbox.
 bool may_terminate(const policy::NetworkPolicy& policy);
 // Gives it the values of the policy's secrets, in its order, and puts into the plan what the
-// sandbox gets for them, and whom it has to trust where TLS is inspected.
+// sandbox gets for them.
 Status complete_plan(egress::GatewayProcess& gateway, const policy::NetworkPolicy& policy,
                      std::vector<SecretValue> secrets, wall::Plan& plan);
+// The certificate that the sandbox has to trust where TLS is inspected. Waits for it.
+Result<std::string> authority_of(egress::GatewayProcess& gateway);
+// Error: why it could not start, if it has said so.
+Status check_gateway(egress::GatewayProcess& gateway);
 // Ends it, and has what the gateways of a sandbox that outlives its maker need (Plan::keys_fd). The
 // text is that of the policy with its sealed secrets, for set_network().
 struct KeptNetwork {

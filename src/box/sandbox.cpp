@@ -375,12 +375,17 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     plan.authority = options.authority;
     if (!keyed) kept.text = policy::written(*spec->network);
   }
+  if (inspects && !outlives) {
+    plan.keys = wall::PlanKeys::kSaid;
+    plan.keys_fd = descriptors.add(state->network->certificate_fd());
+  }
   if (inspects && outlives && !keyed) {
+    TRY_ASSIGN(plan.authority, box::authority_of(*state->network));
     TRY_ASSIGN(kept, box::keep_gateway(*state->network, *spec->network));
     state->network.reset();
   }
   if (inspects && outlives) {
-    plan.keys = 1;
+    plan.keys = wall::PlanKeys::kFile;
     plan.keys_fd = descriptors.add(keyed ? options.keys_fd : kept.keys.get());
   }
   if (minter.valid() && outlives) {
@@ -397,7 +402,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     // It waits in the socket until the supervisor is ready to look.
     TRY(state->connection->progress(POLLOUT));
   }
-  TRY_ASSIGN(wall::Handouts handouts, launch.await_up());
+  auto up = launch.await_up();
+  if (!up.has_value() && state->network != nullptr) TRY(box::check_gateway(*state->network));
+  TRY_ASSIGN(wall::Handouts handouts, std::move(up));
   TRY(state->take_handouts(std::move(handouts), plan));
   if (networked && !outlives) TRY(box::open_gateway(*state->network, std::move(state->gateway)));
   state->launch.emplace(std::move(launch));

@@ -17,11 +17,11 @@
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
 #include "policy/upstream_proxy.h"
+#include "policy/network_policy.h"
 
 namespace caisson::egress {
 namespace {
 
-using launcher::kGatewayAuthority;
 using launcher::kGatewayDone;
 using launcher::kGatewayFailed;
 using launcher::kGatewayPlaceholder;
@@ -57,6 +57,13 @@ Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string&
   if (values.valid()) {
     descriptors.push_back(values.get());
     first += launcher::kGatewayMinter;
+  }
+  SocketPair said;
+  if (policy::inspects(policy)) {
+    TRY_ASSIGN(said, make_socket_pair(SOCK_SEQPACKET));
+    gateway->certificate_ = std::move(said.ours);
+    descriptors.push_back(said.theirs.get());
+    first += launcher::kGatewayCertificate;
   }
   TRY(sys::send_message(gateway->control_.get(), first, descriptors));
   return gateway;
@@ -96,9 +103,22 @@ Result<std::vector<std::string>> GatewayProcess::give_secrets(const policy::Netw
   return placeholders;
 }
 
-Result<std::string> GatewayProcess::authority() {
-  TRY_ASSIGN(const sys::Message word, expect(kGatewayAuthority));
-  return word.bytes.substr(1);
+Result<std::string> GatewayProcess::certificate() {
+  pollfd entry{certificate_.get(), POLLIN, 0};
+  if (TEMP_FAILURE_RETRY(::poll(&entry, 1, kPatienceMs)) <= 0)
+    return fail(Error(Code::kDeadlineExceeded, "the gateway does not answer"));
+  TRY_ASSIGN(sys::Message said, sys::recv_message(certificate_.get(), kMostGatewayMessage));
+  if (!said.bytes.empty()) return std::move(said.bytes);
+  if (auto why = fault()) return fail(*std::move(why));
+  return fail(Error::internal("the gateway ended without a word"));
+}
+
+std::optional<Error> GatewayProcess::fault() {
+  pollfd entry{control_.get(), POLLIN, 0};
+  if (TEMP_FAILURE_RETRY(::poll(&entry, 1, 0)) <= 0) return std::nullopt;
+  const auto word = sys::recv_message(control_.get(), kMostGatewayMessage);
+  if (!word.has_value() || !word->bytes.starts_with(kGatewayFailed)) return std::nullopt;
+  return Error::precondition("the gateway cannot start: " + word->bytes.substr(1));
 }
 
 Result<GatewayProcess::Kept> GatewayProcess::keep() {

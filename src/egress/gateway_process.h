@@ -8,6 +8,7 @@
 
 #include <caisson/network.h>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,9 +53,14 @@ class GatewayProcess {
   // invalid_argument with the secret's name; that of serve().
   Result<std::vector<std::string>> give_secrets(const policy::NetworkPolicy& policy,
                                                 std::span<const SecretValue> values);
-  // Of a policy that inspects TLS (policy::inspects), once, before serve(): the certificate, as
-  // PEM, that the sandbox has to trust; its key stays there. Waits for it. Error: as serve().
-  Result<std::string> authority();
+  // Of a policy that inspects TLS (policy::inspects): a socket into which the gateway says, once
+  // and before it serves, the certificate, as PEM, that the sandbox has to trust; its key stays
+  // there. Nothing is said where it cannot start. Borrowed.
+  int certificate_fd() const { return certificate_.get(); }
+  // Waits for it. Error: as serve().
+  Result<std::string> certificate();
+  // Why it could not start, if it has said so.
+  std::optional<Error> fault();
 
   // Instead of serve(): what the gateways of a sandbox that outlives its maker need, one after the
   // other, as wall::Plan has the keys, and the sealed secrets for their policy's text
@@ -78,7 +84,7 @@ class GatewayProcess {
   // The text of the word that begins so. Error: of its own start, or that it has ended.
   Result<sys::Message> expect(char kind);
 
-  Fd control_;
+  Fd control_, certificate_;
   ChildProcess child_;
 };
 

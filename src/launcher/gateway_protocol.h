@@ -5,13 +5,13 @@
 // To the gateway, in this order: the sandbox's id, with the descriptor of a file that has the
 // policy's text, and behind the id and a line break a letter for each descriptor more: where its
 // records go, the sandbox's keys (egress/gateway/keys.h), its server (egress/served_domain.h), its
-// alarm, a connection to its minter (minter_socket.h).
+// alarm, a connection to its minter (minter_socket.h), and without keys where the certificate of its
+// authority goes, for which whoever makes the sandbox waits.
 // Without keys, kGatewaySecret with the
-// value of each of the policy's secrets, in its order, each of which is answered, and where the
-// policy inspects TLS the certificate comes. Then kGatewayServe, with the sockets, and any number
-// of kGatewayUpdate, each with a policy's text behind it; or kGatewayKeep, which makes keys of what
-// was given, and the gateway ends. When this side is shut down the gateway ends too. From the
-// gateway: a kind and perhaps a text.
+// value of each of the policy's secrets, in its order, each of which is answered. Then
+// kGatewayServe, with the sockets, and any number of kGatewayUpdate, each with a policy's text
+// behind it; or kGatewayKeep, which makes keys of what was given, and the gateway ends. When this
+// side is shut down the gateway ends too. From the gateway: a kind and perhaps a text.
 //
 // The alarm is a SOCK_SEQPACKET socket whose other end the sandbox's launcher reads: a gateway that
 // finds a request for which its sandbox is to end says a sentence there, lets nothing more through,
@@ -37,6 +37,8 @@ inline constexpr char kGatewayAlarm = 'z';
 inline constexpr char kGatewayMinter = 'm';
 // Of the sentence.
 inline constexpr std::size_t kMostAlarm = 1024;
+// One end of a SOCK_SEQPACKET pair, into which the certificate is said, as PEM, once.
+inline constexpr char kGatewayCertificate = 'c';
 
 inline constexpr char kGatewaySecret = 'V';
 inline constexpr char kGatewayServe = 'S';  // with tcp, dns_udp and dns_tcp
@@ -45,8 +47,6 @@ inline constexpr char kGatewayUpdate = 'U';
 inline constexpr char kGatewayKeep = 'K';
 
 inline constexpr char kGatewayPlaceholder = 'P';  // and what stands for the secret inside
-// Where the policy opens TLS, before it serves: the certificate that the sandbox has to trust.
-inline constexpr char kGatewayAuthority = 'C';
 inline constexpr char kGatewayKept = 'K';     // and the sealed secrets; with the keys
 inline constexpr char kGatewayReady = 'R';    // it serves
 inline constexpr char kGatewayFailed = 'F';   // and why it cannot

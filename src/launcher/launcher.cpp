@@ -53,7 +53,9 @@ struct Request {
   Fd client, run_directory;
 
   Fd take_audit() { return plan.audit != 0 ? std::move(owned[plan.audit_fd]) : Fd(); }
-  Fd take_keys() { return plan.keys != 0 ? std::move(owned[plan.keys_fd]) : Fd(); }
+  Fd take_keys() {
+    return plan.keys == wall::PlanKeys::kFile ? std::move(owned[plan.keys_fd]) : Fd();
+  }
   Fd take_minter() { return plan.minter != 0 ? std::move(owned[plan.minter_fd]) : Fd(); }
   Fd take_alarm() { return plan.alarm != 0 ? std::move(owned[plan.alarm_fd]) : Fd(); }
 
@@ -68,6 +70,7 @@ struct Request {
       close_one(root.form == wall::PlanImage::kMount, root.file_fd);
     }
     close_one(wall::lies_on_disk(plan), plan.layer_fd);
+    close_one(plan.keys == wall::PlanKeys::kSaid, plan.keys_fd);
     for (const wall::PlanGrant& grant : plan.grants) close_one(true, grant.fd);
   }
 };

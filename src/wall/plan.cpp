@@ -47,6 +47,9 @@ class Writer {
   void network(const PlanNetwork& value, std::string_view name) {
     number(static_cast<std::uint8_t>(value), name);
   }
+  void keys(const PlanKeys& value, std::string_view name) {
+    number(static_cast<std::uint8_t>(value), name);
+  }
   std::string take() { return std::move(out_); }
 
  private:
@@ -108,6 +111,12 @@ class Reader {
     below(byte, 2, name);
     value = static_cast<PlanNetwork>(ok() ? byte : 0);
   }
+  void keys(PlanKeys& value, std::string_view name) {
+    std::uint8_t byte = 0;
+    number(byte, name);
+    below(byte, 3, name);
+    value = static_cast<PlanKeys>(ok() ? byte : 0);
+  }
 
   void below(std::uint64_t value, std::uint64_t end, std::string_view name) {
     if (value < end) return;
@@ -160,7 +169,7 @@ void transfer_head(Archive& archive, PlanType& plan) {
   archive.number(plan.fixed_floor, "fixed_floor");
   archive.number(plan.audit, "audit");
   archive.number(plan.audit_fd, "audit_fd");
-  archive.number(plan.keys, "keys");
+  archive.keys(plan.keys, "keys");
   archive.number(plan.keys_fd, "keys_fd");
   archive.text(plan.served_domain, "served_domain");
   archive.text(plan.authority, "authority");
@@ -266,13 +275,16 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.fixed_floor, 2, "fixed_floor");
   reader.below(plan.audit, 2, "audit");
   reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
-  reader.below(plan.keys, 2, "keys");
-  reader.below(plan.keys_fd, plan.keys != 0 ? descriptor_count : 1, "keys_fd");
+  reader.below(static_cast<std::uint8_t>(plan.keys), plan.network == PlanNetwork::kGateway ? 3 : 2,
+               "keys");
+  reader.below(plan.keys_fd, plan.keys != PlanKeys::kNone ? descriptor_count : 1, "keys_fd");
   reader.below(plan.served_domain.size(),
                plan.network == PlanNetwork::kGateway ? kMaxPlanServedDomain + 1 : 1,
                "bytes of served_domain");
   reader.below(plan.authority.size(),
-               plan.network == PlanNetwork::kGateway ? kMaxPlanAuthority + 1 : 1,
+               plan.network == PlanNetwork::kGateway && plan.keys != PlanKeys::kSaid
+                   ? kMaxPlanAuthority + 1
+                   : 1,
                "bytes of authority");
   const auto limits = plan.limits();
   static_assert(limits.size() == policy::kLimitRules.size());

@@ -29,6 +29,13 @@ enum class PlanNetwork : std::uint8_t {
   kGateway = 1,  // and a wire to a gateway, whose sockets are handed out (handouts.h)
 };
 
+// What `keys_fd` is.
+enum class PlanKeys : std::uint8_t {
+  kNone = 0,
+  kFile = 1,  // what a gateway that the launcher keeps has (egress/gateway/keys.h)
+  kSaid = 2,  // a socket into which a gateway that its maker has started says `authority`
+};
+
 // A root directory of an image, one of a stack of overlay's lower directories; the fields are as
 // the plan's own of the uppermost.
 struct PlanRoot {
@@ -80,8 +87,8 @@ struct Plan {
   std::uint8_t fixed_floor = 0;  // of such a gateway: nothing but the Internet, whatever it is told
   std::uint8_t audit = 0;        // a gateway that the launcher keeps writes its records
   std::uint32_t audit_fd = 0;    // index; there
-  std::uint8_t keys = 0;         // a gateway that the launcher keeps has keys
-  std::uint32_t keys_fd = 0;     // index; them (egress/gateway/keys.h)
+  PlanKeys keys = PlanKeys::kNone;
+  std::uint32_t keys_fd = 0;  // index, but where there are none
   // How the gateway, whoever keeps it, has the sandbox ended (launcher/gateway_protocol.h).
   std::uint8_t alarm = 0;
   std::uint32_t alarm_fd = 0;   // index; what it says is read there
@@ -89,7 +96,7 @@ struct Plan {
   std::uint32_t minter_fd = 0;  // index; its socket (launcher/minter_socket.h)
   std::string served_domain;    // of a sandbox of a server (egress/served_domain.h); else empty
   // A certificate, as PEM, that programs inside are to trust besides what the image has; empty:
-  // none. Needs `network`.
+  // none, or it is said later (PlanKeys::kSaid). Needs `network`.
   std::string authority;
   // 0 means unlimited here.
   std::uint64_t cpu_milli = 0, memory = 0, pids = 0, disk = 0, inodes = 0, open_files = 0;

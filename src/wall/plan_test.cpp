@@ -43,7 +43,7 @@ Plan full_plan() {
   plan.fixed_floor = 1;
   plan.audit = 1;
   plan.audit_fd = 3;
-  plan.keys = 1;
+  plan.keys = PlanKeys::kFile;
   plan.keys_fd = 2;
   plan.alarm = 1;
   plan.alarm_fd = 1;
@@ -284,9 +284,11 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},
       {[](Plan& p) { p.served_domain = std::string(16 * 1024 + 1, 'x'); },
        "plan: bytes of served_domain"},
-      {[](Plan& p) { p.keys = 2; }, "plan: keys: found 2"},
+      {[](Plan& p) { p.keys = static_cast<PlanKeys>(3); }, "plan: keys: found 3"},
+      {[](Plan& p) { p.keys = PlanKeys::kSaid; },
+       "plan: bytes of authority: found 28; allowed is 0 to 0"},
       {[](Plan& p) { p.keys_fd = 4; }, "plan: keys_fd: found 4; allowed is 0 to 3"},
-      {[](Plan& p) { p.keys = 0; }, "plan: keys_fd: found 2; allowed is 0 to 0"},
+      {[](Plan& p) { p.keys = PlanKeys::kNone; }, "plan: keys_fd: found 2; allowed is 0 to 0"},
       {[](Plan& p) { p.minter = 2; }, "plan: minter: found 2"},
       {[](Plan& p) { p.minter_fd = 4; }, "plan: minter_fd: found 4; allowed is 0 to 3"},
       {[](Plan& p) { p.alarm = 2; }, "plan: alarm: found 2"},

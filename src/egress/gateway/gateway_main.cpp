@@ -64,6 +64,7 @@ struct Started {
   // Of a sandbox that outlives its maker and inspects TLS; empty otherwise.
   SecretValue sealing;
   Fd keys;  // read when nobody can look at our memory
+  Fd certificate_to;
   ServedDomain served;
   std::shared_ptr<io::TlsTrust> served_trust;
 };
@@ -87,13 +88,14 @@ bool will_inspect(const Started& started) {
   return is_keyed(started) || policy::inspects(started.policy->values());
 }
 
-// Before it is shut in, where it can still read whom this host trusts. Whoever makes the sandbox
-// waits for the certificate alone.
+// Before it is shut in, where it can still read whom this host trusts.
 Status prepare_to_inspect(Started& started) {
   if (!will_inspect(started)) return {};
   if (!is_keyed(started)) {
     TRY_ASSIGN(started.authority, io::Authority::make("Caisson sandbox " + started.sandbox));
-    say(kGatewayAuthority, started.authority->certificate());
+    // Whoever makes the sandbox waits for this alone.
+    TRY(sys::send_message(started.certificate_to.get(), started.authority->certificate(), {}));
+    started.certificate_to.reset();
   }
   TRY(started.authority->get_ready());
   TRY_ASSIGN(started.trust, io::TlsTrust::load_bundle());
@@ -164,6 +166,8 @@ Status take_descriptors(sys::Message& first, Started& started) {
       started.alarm = std::move(descriptor);
     } else if (letters[at] == kGatewayMinter) {
       started.values = std::move(descriptor);
+    } else if (letters[at] == kGatewayCertificate) {
+      started.certificate_to = std::move(descriptor);
     } else if (letters[at] == kGatewayServed) {
       TRY_ASSIGN(const std::string text, sys::read_again(descriptor.get(), kMostServed));
       TRY_ASSIGN(started.served, parse_served_domain(text));

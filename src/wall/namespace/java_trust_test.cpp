@@ -34,6 +34,15 @@ TEST(JavaTrust, AnEmptyStoreIsItsHeadAndItsDigest) {
             "e2686e45fb43dfa4d992dd41ceb6b21c6330d792");
 }
 
+TEST(JavaTrust, TheDigestIsOfAllOfIt) {
+  // As above, and the entries, through sha1sum: of lengths around a block of the digest's.
+  std::string pem;
+  for (const std::size_t size : {40u, 41u, 47u, 48u, 49u, 200u, 5000u})
+    pem += armoured("\x30" + std::string(size, 'x'));
+  const std::string store = java_trust_store(pem).value();
+  EXPECT_EQ(hex_of(store.substr(store.size() - 20)), "c520286e64ff6d5cdd2b658074fb77c617e271ec");
+}
+
 TEST(JavaTrust, EachCertificateIsAnEntry) {
   const std::string one("\x30\x01", 2), other("\x30\x02\x03", 3);
   const std::string store =

@@ -3,6 +3,7 @@
 // name of its own, for the variables that many runtimes read, and lies over the bundle that the
 // image has, for the others.
 // What the image and the layer hold stays as it was.
+#include <poll.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ constexpr const char* kBundles[] = {"etc/ssl/certs/ca-certificates.crt",
                                     "etc/ssl/cert.pem"};
 // The same for Java, in a form of its own.
 constexpr const char* kJavaBundles[] = {"etc/ssl/certs/java/cacerts", "etc/pki/java/cacerts"};
+constexpr int kGatewayPatienceMs = 10'000;
 constexpr std::size_t kMostBundle = 4u << 20;
 constexpr std::uint64_t kBarred =
     MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
@@ -62,6 +64,19 @@ Result<std::string> bundle_of(int root_fd) {
   return std::string();
 }
 
+// The gateway that says it was started when this sandbox was begun, and gets ready beside it.
+Result<std::string> authority_of(const Plan& plan) {
+  if (plan.keys != PlanKeys::kSaid) return plan.authority;
+  const int said_fd = plan.descriptors[plan.keys_fd];
+  pollfd entry{said_fd, POLLIN, 0};
+  if (TEMP_FAILURE_RETRY(::poll(&entry, 1, kGatewayPatienceMs)) <= 0)
+    return fail(Error(Code::kDeadlineExceeded, "the gateway does not say its certificate"));
+  TRY_ASSIGN(sys::Message said, sys::recv_message(said_fd, kMaxPlanAuthority));
+  if (said.bytes.empty())
+    return fail(Error::precondition("the gateway ended before it had a certificate"));
+  return std::move(said.bytes);
+}
+
 bool is_same(int one_fd, int other_fd) {
   struct stat one{}, other{};
   return ::fstat(one_fd, &one) == 0 && ::fstat(other_fd, &other) == 0 &&
@@ -88,7 +103,8 @@ Result<RootBuilder::TrustFiles> RootBuilder::make_trust_files() {
     if (!host.valid()) return fail_errno("open /");
     TRY_ASSIGN(trusted, bundle_of(host.get()));
   }
-  trusted += plan_.authority;
+  TRY_ASSIGN(const std::string authority, authority_of(plan_));
+  trusted += authority;
   // Not in the layer, whose room is the program's alone.
   const sys::MountOption options[] = {{"mode", "755"}, {"size", "8m"}, {"nr_inodes", "8"}};
   TRY_ASSIGN(
@@ -107,7 +123,7 @@ Result<RootBuilder::TrustFiles> RootBuilder::make_trust_files() {
 }
 
 Status RootBuilder::put_trust() {
-  if (plan_.authority.empty()) return {};
+  if (plan_.authority.empty() && plan_.keys != PlanKeys::kSaid) return {};
   auto put = [&]() -> Status {
     TRY_ASSIGN(const TrustFiles files, make_trust_files());
     TRY_ASSIGN(const Fd run, sys::openat2(root_.get(), "run", O_PATH | O_DIRECTORY, 0, kInside));
