@@ -331,10 +331,11 @@ struct CreateOptions {
   // for appending alone, empty or with such records, which one sandbox at a time writes to. -1:
   // nowhere. Borrowed for the call.
   int audit_fd = -1;
-  // For a spec whose network inspects TLS, of a sandbox that outlives its maker: keys that were
-  // made elsewhere (a file, borrowed for the call), and the certificate, as PEM, of whom it is to
-  // trust. No secret is fetched then, and nothing may leave the sandbox until whoever has the keys
-  // tells it what (ControlOperation::kSetNetwork). -1: keys are made here.
+  // For a spec with a network, of a sandbox that outlives its maker: keys that were made elsewhere
+  // (a file, borrowed for the call), and the certificate, as PEM, of whom it is to trust. No secret
+  // is fetched then, and where there are some nothing may leave the sandbox until whoever has the
+  // keys tells it what (ControlOperation::kSetNetwork). -1: keys are made here, where the network
+  // inspects TLS.
   int keys_fd = -1;
   std::string authority = {};
   // What the gateway of a server's sandbox knows of the server (egress/served_domain.h).

@@ -303,6 +303,7 @@ fleet::FleetOptions Program::fleet_options() {
   options.image_turns = image_turns_;
   options.served_domain = served_domain_;
   options.vault = vault_;
+  options.inspect_later = config_.e2b_inspect_later;
   options.kept_values = [this](std::string team, std::vector<std::string> names) {
     return kept_values(database_, vault_, std::move(team), std::move(names));
   };

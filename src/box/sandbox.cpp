@@ -229,9 +229,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   const bool networked = spec->network.has_value();
   const bool inspects = networked && policy::inspects(*spec->network);
   const bool keyed = options.keys_fd >= 0;
-  if (keyed && !(outlives && inspects))
-    return fail(Error::invalid(
-        "keys_fd: keys are for a network that inspects TLS, of a sandbox that outlives its maker"));
+  if (keyed && !(outlives && networked))
+    return fail(
+        Error::invalid("keys_fd: keys are for a network of a sandbox that outlives its maker"));
   if (outlives && options.first_command != nullptr)
     return fail(Error::invalid(
         "first_command: a sandbox that outlives its maker gets its command by start()"));
@@ -280,7 +280,8 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   // A sandbox that would have nothing to do is not made.
   if (options.first_command != nullptr) TRY(state->with_defaults(*options.first_command));
   wall::Plan plan = box::plan_of(spec.values(), state->account);
-  TRY(box::add_defaults(plan, spec.values(), state->image));
+  TRY(box::add_defaults(plan, spec.values(), state->image,
+                        inspects || keyed ? box::Trust::kGateway : box::Trust::kImage));
   box::add_image(plan, descriptors, files);
   Fd layers;
   if (spec->layer == policy::LayerKind::kQuota) {
@@ -335,7 +336,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (plan.timeout_ms != 0)
     info.deadline_ms = info.created_ms + static_cast<std::int64_t>(plan.timeout_ms);
   info.life = options.life;
-  info.inspects = inspects;
+  info.inspects = inspects || keyed;
   info.owner_uid = ::geteuid();
   info.user = state->account.user;
   info.uid = state->account.uid;
@@ -373,7 +374,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     // Only started when something is sent, which is no time to find that it is missing.
     TRY(helper_binary("caisson-gateway"));
     plan.authority = options.authority;
-    if (!keyed) kept.text = policy::written(*spec->network);
+    if (spec->network->secrets.empty()) kept.text = policy::written(*spec->network);
   }
   if (inspects && !outlives) {
     plan.keys = wall::PlanKeys::kSaid;
@@ -384,7 +385,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     TRY_ASSIGN(kept, box::keep_gateway(*state->network, *spec->network));
     state->network.reset();
   }
-  if (inspects && outlives) {
+  if ((inspects || keyed) && outlives) {
     plan.keys = wall::PlanKeys::kFile;
     plan.keys_fd = descriptors.add(keyed ? options.keys_fd : kept.keys.get());
   }
@@ -409,7 +410,7 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (networked && !outlives) TRY(box::open_gateway(*state->network, std::move(state->gateway)));
   state->launch.emplace(std::move(launch));
   Status filled = state->copy_grants(spec.values(), copied);
-  if (filled.has_value() && networked && outlives && !keyed)
+  if (filled.has_value() && outlives && !kept.text.empty())
     filled = box::set_network(*state->connection, kept.text);
   Sandbox sandbox(std::move(state));
   if (!filled.has_value()) {

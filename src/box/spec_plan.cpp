@@ -39,10 +39,10 @@ wall::Plan plan_of(const policy::SpecValues& spec, const Account& account) {
   return plan;
 }
 
-Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec,
-                    const ImageDefaults& defaults) {
+Status add_defaults(wall::Plan& plan, const policy::SpecValues& spec, const ImageDefaults& defaults,
+                    Trust trust) {
   std::map<std::string, std::string> env = spec.env;
-  if (spec.network && policy::inspects(*spec.network)) add_trust_variables(env);
+  if (trust == Trust::kGateway) add_trust_variables(env);
   env.insert(defaults.env.begin(), defaults.env.end());
   std::size_t bytes = 0;
   for (const auto& [name, value] : env) {

@@ -8,7 +8,7 @@
 
 namespace caisson::cli {
 
-inline constexpr std::array<Option, 45> kServeOptions = {{
+inline constexpr std::array<Option, 46> kServeOptions = {{
     {.name = "--config",
      .value = "FILE",
      .help = "The configuration.",
@@ -107,6 +107,9 @@ inline constexpr std::array<Option, 45> kServeOptions = {{
     {.name = "--e2b-default-network",
      .value = "NETWORK",
      .help = "deny or allow-public: what sandboxes reach whose E2B clients say nothing of it."},
+    {.name = "--e2b-inspect-later",
+     .value = "true|false",
+     .help = "Whether sandboxes that are made without rules may get some later."},
     {.name = "--max-sandboxes", .value = "COUNT", .help = "Sandboxes that run at a time."},
     {.name = "--max-paused",
      .value = "COUNT",

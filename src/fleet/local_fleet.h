@@ -43,6 +43,9 @@ struct FleetOptions {
   std::string served_domain;
   // Whose secrets are sealed by it. Null: there are none.
   std::shared_ptr<const Vault> vault;
+  // Whether every sandbox with a network trusts its gateway, so that it may be told later to
+  // inspect TLS and get secrets; else those alone that are made so.
+  bool inspect_later = false;
   // Values of those of these names that the team keeps; null: it keeps none. On the loop, as above.
   std::function<io::Async<Result<std::vector<GivenSecret>>>(std::string team,
                                                             std::vector<std::string> names)>

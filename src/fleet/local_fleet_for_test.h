@@ -109,6 +109,7 @@ class LocalFleetTest : public testing::Test {
     options.pool = pool_;
     options.made_network = made_network_;
     options.vault = vault_;
+    options.inspect_later = inspect_later_;
     options.kept_values =
         [this](std::string,
                std::vector<std::string> names) -> io::Async<Result<std::vector<GivenSecret>>> {
@@ -167,6 +168,7 @@ class LocalFleetTest : public testing::Test {
   StartCommand start_;
   Pool::Sizes pool_;
   std::string made_network_;
+  bool inspect_later_ = false;
   std::shared_ptr<const Vault> vault_;
   std::map<std::string, std::string> kept_secrets_;  // of every team
   bool hold_kept_ = false;                           // nobody is told of them yet

@@ -93,14 +93,23 @@ io::Async<Result<std::shared_ptr<Served>>> LocalFleet::State::make_counted(
   co_return std::shared_ptr<Served>(std::move(*made));
 }
 
-io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string image_id) {
-  const std::string network = recipe.network;
+io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string image_id,
+                                                 Record& record) {
+  std::string network = recipe.network;
   if (!options.made_network.empty()) recipe.network = options.made_network;
   recipe.served_domain = options.served_domain;
   const bool fits = recipe.network == network;
   CO_TRY_ASSIGN(Ready ready, co_await pool.take(std::move(recipe), std::move(image_id)));
+  record.keys = ready.keys;
   if (fits) co_return ready;
-  const Status set = co_await apply_network(*ready.client, network);
+  Result<std::string> text = std::move(network);
+  if (!record.keys.empty())
+    text = options.vault->text_for(record.keys, std::move(*text), record.secrets);
+  Status set;
+  if (text.has_value())
+    set = co_await apply_network(*ready.client, std::move(*text));
+  else
+    set = fail(std::move(text).error());
   if (set.has_value()) co_return ready;
   ready.client->shutdown();
   co_await ready.client->wait_gone_until(io::Clock::now() + kRemovalTime);
@@ -186,10 +195,10 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));
   Ready ready;
-  if (keyed) {
+  if (keyed && (!options.inspect_later || options.made_network.empty())) {
     CO_TRY_ASSIGN(ready, co_await take_with_keys(from.recipe, record));
   } else {
-    CO_TRY_ASSIGN(ready, co_await take(from.recipe, std::move(from.image_id)));
+    CO_TRY_ASSIGN(ready, co_await take(from.recipe, std::move(from.image_id), record));
   }
   CO_TRY(co_await start(ready, std::move(from.start)));
   record.image = ready.made.image;

@@ -99,7 +99,8 @@ io::Async<Status> LocalFleet::State::tell_network(std::shared_ptr<LocalSandbox> 
   if (keyed && entry->record.keys.empty())
     co_return fail(Error::precondition(
         "the sandbox was made with a network that inspects no TLS and has no secrets, so that it "
-        "trusts no certificate of its gateway; make one with them"));
+        "trusts no certificate of its gateway; make one with them, or have the server's "
+        "configuration say e2b.inspect_later: true"));
   // What cannot be written down is not done.
   Record wanted = entry->record;
   wanted.view = sandbox->view();

@@ -143,6 +143,40 @@ TEST_F(LocalFleetTest, ASecretGoesToTheGatewayAloneAndThePlaceholderInside) {
   });
 }
 
+TEST_F(LocalFleetTest, OneThatIsMadeWithoutRulesGetsSecretsLaterOnlyWhereTheServerSaysSo) {
+  vault_ = std::make_shared<const Vault>("key");
+  made_network_ = served_network({});
+  with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    const Status refused = co_await fleet.set_network(
+        "team", (*made)->view().id, with_secret("a.example.com"), "{}", given("the value 1"));
+    EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(refused.error().message(), testing::HasSubstr("e2b.inspect_later: true"));
+  });
+  inspect_later_ = true;
+  kept_.clear();
+  with_fleet([](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
+    const auto made = co_await fleet.create("team", kBase);
+    EXPECT_TRUE(made.has_value());
+    const std::string id = (*made)->view().id, host_id = test.kept_.at(id).host_id;
+    EXPECT_FALSE(test.kept_.at(id).keys.empty());
+    const Status changed = co_await fleet.set_network("team", id, with_secret("a.example.com"),
+                                                      "{}", given("the value 1"));
+    EXPECT_TRUE(changed.has_value());
+    EXPECT_EQ(told(test.host_, host_id).at(0).value->bytes(), "the value 1");
+    EXPECT_EQ((*made)->env().at("TOKEN"), told(test.host_, host_id).at(0).placeholder);
+    // One that has them from its beginning is like all others, and may be one that is ready.
+    NewSandbox wanted = kBase;
+    wanted.network = with_secret("a.example.com");
+    wanted.secrets = given("the value 2");
+    const auto second = co_await fleet.create("team", wanted);
+    EXPECT_TRUE(second.has_value());
+    const Record& record = test.kept_.at((*second)->view().id);
+    EXPECT_EQ(told(test.host_, record.host_id).at(0).value->bytes(), "the value 2");
+    EXPECT_NE(record.keys, test.kept_.at(id).keys);
+  });
+}
+
 TEST_F(LocalFleetTest, WhatATeamKeepsIsGivenRenewedAndRevoked) {
   vault_ = std::make_shared<const Vault>("key");
   made_network_ = served_network({});

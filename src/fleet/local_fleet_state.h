@@ -32,7 +32,12 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
         host(of),
         options(std::move(chosen)),
         records(std::move(kept)),
-        pool(owner, made_ahead(options), of, {.places = options.pool_in_use}) {}
+        pool(owner, made_ahead(options), of,
+             {.places = options.pool_in_use, .make_keys = keys_for_all(options)}) {}
+  static std::function<Result<NetworkKeys>()> keys_for_all(const FleetOptions& options) {
+    if (!options.inspect_later || options.vault == nullptr) return nullptr;
+    return [vault = options.vault] { return vault->make_keys(); };
+  }
   // The pool's sizes by recipes as take() asks for them.
   static Pool::Sizes made_ahead(const FleetOptions& options) {
     Pool::Sizes sizes;
@@ -143,8 +148,9 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<Result<std::shared_ptr<Served>>> make_counted(std::string team, Quota quota,
                                                           NewSandbox wanted,
                                                           std::optional<Template> like);
-  // A sandbox for `recipe`, with its network; `image_id` as Pool::take() has it.
-  io::Async<Result<Ready>> take(Recipe recipe, std::string image_id);
+  // A sandbox for `recipe`, with its network; `image_id` as Pool::take() has it. Where the pool
+  // gave it keys they come into the record, whose secrets it gets.
+  io::Async<Result<Ready>> take(Recipe recipe, std::string image_id, Record& record);
   // One whose network needs keys, which come into the record; its secrets are there.
   io::Async<Result<Ready>> take_with_keys(Recipe recipe, Record& record);
   // `given`, and what the team keeps of the other names that the policy has.

@@ -26,7 +26,11 @@ constexpr std::size_t kMostRemembered = 256;
 
 struct Pool::State : std::enable_shared_from_this<Pool::State> {
   State(io::Loop& owner, Sizes wanted, Host& makes, Options chosen)
-      : loop(owner), sizes(std::move(wanted)), host(makes), options(chosen), made_one(owner) {}
+      : loop(owner),
+        sizes(std::move(wanted)),
+        host(makes),
+        options(std::move(chosen)),
+        made_one(owner) {}
 
   struct Use {
     io::Clock::time_point last;
@@ -86,9 +90,17 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
 };
 
 io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe, std::shared_ptr<const Fd> keys) {
+  std::string number;
+  if (keys == nullptr && options.make_keys && !recipe.network.empty()) {
+    CO_TRY_ASSIGN(NetworkKeys fresh, options.make_keys());
+    recipe.authority = std::move(fresh.certificate);
+    keys = std::move(fresh.file);
+    number = std::move(fresh.number);
+  }
   CO_TRY_ASSIGN(Reached made,
                 co_await make_and_reach(loop, host, std::move(recipe), std::move(keys)));
-  co_return Ready{.made = std::move(made.made), .client = std::move(made.client)};
+  co_return Ready{
+      .made = std::move(made.made), .client = std::move(made.client), .keys = std::move(number)};
 }
 
 io::Async<void> Pool::State::fill_one(std::shared_ptr<State> self, Recipe recipe) {
@@ -226,7 +238,7 @@ void Pool::State::refill() {
 }
 
 Pool::Pool(io::Loop& loop, Sizes sizes, Host& host, Options options)
-    : state_(std::make_shared<State>(loop, std::move(sizes), host, options)) {}
+    : state_(std::make_shared<State>(loop, std::move(sizes), host, std::move(options))) {}
 
 void Pool::start() {
   state_->started = true;

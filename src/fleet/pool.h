@@ -14,12 +14,14 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "fleet/box_client.h"
 #include "fleet/host.h"
+#include "fleet/vault.h"
 #include "io/loop.h"
 
 namespace caisson::fleet {
@@ -28,6 +30,7 @@ namespace caisson::fleet {
 struct Ready {
   Made made;
   std::shared_ptr<BoxClient> client;  // shared with requests that are under way
+  std::string keys = {};              // NetworkKeys::number, where the pool gave it some
 };
 
 class Pool {
@@ -41,6 +44,8 @@ class Pool {
     std::size_t places = 0;  // for recipes in use that `sizes` lacks
     // How long a recipe that nobody takes is in use.
     io::Clock::duration in_use = std::chrono::minutes(10);
+    // What sandboxes with a network get, whatever it is; null: none gets any.
+    std::function<Result<NetworkKeys>()> make_keys = nullptr;
   };
 
   // The host outlives the loop.

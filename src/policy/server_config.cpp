@@ -248,6 +248,18 @@ constexpr Field words(ServerSetting setting) {
           [](const ServerConfig& config) { return print_words(At(config)); }};
 }
 
+template <auto At>
+constexpr Field flag(ServerSetting setting) {
+  return {setting,
+          [](const Node& node, Path path, ServerConfig& config) -> Status {
+            if (!is_text(node) || (node.text != "true" && node.text != "false"))
+              return fail(wrong_at(node, path, "true or false"));
+            At(config) = node.text == "true";
+            return {};
+          },
+          [](const ServerConfig& config) -> std::string { return At(config) ? "true" : "false"; }};
+}
+
 // One of the names of an enumeration.
 template <auto At, const auto& Names>
 constexpr Field choice(ServerSetting setting) {
@@ -286,18 +298,9 @@ constexpr std::array kFields = {
          "The certificate of the domain and *.DOMAIN, with its chain, as PEM."}),
     word<[](auto& c) -> auto& { return c.tls.key; }, file_fault>(
         {"tls.key", "--tls-key", "FILE", "The certificate's key, as PEM."}),
-    Field{{"tls.dev", "--tls-dev", "true|false",
-           "Make a certificate with an authority of its own, for a try."},
-          [](const Node& node, Path path, ServerConfig& config) -> Status {
-            if (!is_text(node) || (node.text != "true" && node.text != "false")) {
-              return fail(wrong_at(node, path, "true or false"));
-            }
-            config.tls.dev = node.text == "true";
-            return {};
-          },
-          [](const ServerConfig& config) -> std::string {
-            return config.tls.dev ? "true" : "false";
-          }},
+    flag<[](auto& c) -> auto& { return c.tls.dev; }>(
+        {"tls.dev", "--tls-dev", "true|false",
+         "Make a certificate with an authority of its own, for a try."}),
     word<[](auto& c) -> auto& { return c.state_directory; }, file_fault>(
         {"state_directory", "--state-dir", "DIRECTORY", "What outlives a boot."}),
     word<[](auto& c) -> auto& { return c.run_directory; }, file_fault>(
@@ -407,6 +410,9 @@ constexpr std::array kFields = {
     choice<[](auto& c) -> auto& { return c.e2b_network; }, kNetworkDefaultNames>(
         {"e2b.default_network", "--e2b-default-network", "NETWORK",
          "deny or allow-public: what sandboxes reach whose E2B clients say nothing of it."}),
+    flag<[](auto& c) -> auto& { return c.e2b_inspect_later; }>(
+        {"e2b.inspect_later", "--e2b-inspect-later", "true|false",
+         "Whether sandboxes that are made without rules may get some later."}),
     count<[](auto& c) -> auto& { return c.max_sandboxes; }, 1, 100'000>(
         {"max_sandboxes", "--max-sandboxes", "COUNT", "Sandboxes that run at a time."}),
     Field{

@@ -34,7 +34,8 @@
 //     hosts: [deb.example.com]          that its commands reach by HTTP and HTTPS, HOST[:PORT]
 //     registries: [registry.example.com]  from where images are pulled, beside the settings'
 //     default
-//   e2b: {default_network: allow-public}  or deny: of sandboxes whose clients say nothing of it
+//   e2b: {default_network: allow-public,  or deny: of sandboxes whose clients say nothing of it
+//         inspect_later: false}         true: every sandbox may get rules and secrets later
 //   max_sandboxes: 1000                 that run at a time, of all teams
 //   max_paused: 1000                    whose memory is kept, of all teams; else as max_sandboxes
 //   max_connections: 10000
@@ -129,6 +130,8 @@ struct ServerConfig {
   BuildConfig builds;
   // Of sandboxes whose E2B clients say nothing of a network.
   NetworkDefault e2b_network = NetworkDefault::kAllowPublic;
+  // Whether every sandbox trusts its gateway from its beginning.
+  bool e2b_inspect_later = false;
   std::uint32_t max_sandboxes = 1000;
   std::optional<std::uint32_t> max_paused;  // nullopt: as max_sandboxes
   std::uint32_t max_connections = 10'000;

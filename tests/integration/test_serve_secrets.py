@@ -29,11 +29,13 @@ http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 """
 
 
-class Stage(test_gateway_secrets.Lab):
+class Served(test_gateway_secrets.Lab):
+    ARGUMENTS = ()
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        context = serve_lab.fresh(tls=True)
+        context = serve_lab.fresh(tls=True, arguments=cls.ARGUMENTS)
         cls.server = context.__enter__()
         cls.addClassCleanup(context.__exit__, None, None, None)
 
@@ -87,6 +89,8 @@ class Stage(test_gateway_secrets.Lab):
             for file in files:
                 self.assertNotIn(b"CANARY", file.read_bytes(), file)
 
+
+class Stage(Served):
     # ---- E2B's rules ----
 
     def test_rules_set_headers_and_nobody_is_told_their_values(self):
@@ -248,6 +252,34 @@ print(ask("api.x", "api." + name.partition(".")[2]))
             again = "".join(line.get("stdout", "") for line in done).splitlines()
             self.assertEqual(again[:2], lines[:2], done)
             self.assertIn(lines[2], ("SSLError", "SSLEOFError", "ConnectionResetError"), done)
+
+
+class Later(Served):
+    """A server whose sandboxes all trust their gateways, from the pool too."""
+
+    ARGUMENTS = ("--e2b-inspect-later", "true")
+
+    def test_a_sandbox_that_was_made_without_rules_gets_some_and_loses_them(self):
+        rules = {"api.example.com": [{"transform": {"headers": {"X-Token": VALUE}}}]}
+        for _ in range(3):  # the third is one that was ready
+            with self.e2b() as sandbox:
+                # Nothing is opened before: the program sees the lab's own certificate, which it does not trust.
+                self.assertEqual(self.inside(sandbox, 'print(request("api.example.com", "/all")[1])'), ["SSLCertVerificationError"])
+                self.ask("PUT", f"/sandboxes/{sandbox}/network", {"rules": rules}, 204)
+                self.assertEqual(self.headers_seen(sandbox)["X-Token"], VALUE)
+                self.server.stop(signal.SIGKILL)
+                self.server.start()
+                self.assertEqual(self.headers_seen(sandbox)["X-Token"], VALUE)
+                self.ask("PUT", f"/sandboxes/{sandbox}/network", {}, 204)
+                self.assertEqual(self.inside(sandbox, 'print(request("api.example.com", "/all")[1])'), ["SSLCertVerificationError"])
+                self.assert_nothing_lies_about()
+
+    def test_a_sandbox_that_is_made_with_rules_has_them(self):
+        rules = {"api.example.com": [{"transform": {"headers": {"X-Token": VALUE}}}]}
+        with self.e2b(rules=rules) as sandbox:
+            self.assertEqual(self.headers_seen(sandbox)["X-Token"], VALUE)
+        with self.e2b(denyOut=["0.0.0.0/0"]) as sandbox:
+            self.assertEqual(self.inside(sandbox, 'print(request("api.example.com", "/all")[:2])')[0][:2], "(0")
 
 
 if __name__ == "__main__":
