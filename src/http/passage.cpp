@@ -37,6 +37,7 @@ io::Async<Result<bool>> Passage::more() {
     co_return fail(Error(Code::kDeadlineExceeded, "it did not answer in time"));
   if (!count.has_value()) co_return fail(count.error());
   ended_ = *count == 0;
+  if (!ended_) heard_ = true;
   co_return !ended_;
 }
 
@@ -74,6 +75,7 @@ io::Async<Status> Passage::send_body() {
 // Ends only when there is nothing to wait for any more: the client broke off, or has left.
 io::Async<void> Passage::send() {
   const Status sent = co_await send_body();
+  sent_ = sent.has_value();
   // A program may answer before it has read all; what it does not take any more is its matter.
   if (!sent.has_value() && body_fault_.has_value()) co_return;
   if (!upgrades_ && options_.half_closed == PassageOptions::HalfClosed::kEnds) {
@@ -119,6 +121,7 @@ io::Async<Status> Passage::pass_body(BodyDecoder decoder) {
       if (!piece.has_value()) co_return fail(Error::invalid(piece.error().sentence));
       body += *piece;
     }
+    extra_ = !rest.empty();
     buffer_.clear();
     if (options_.change_answer_body && !body.empty()) {
       CO_TRY_ASSIGN(body, options_.change_answer_body(std::move(body)));
@@ -153,7 +156,10 @@ io::Async<Status> Passage::receive_answer() {
   answer.head.headers.remove("Transfer-Encoding");
   if (options_.on_answer) CO_TRY(options_.on_answer(answer.head));
   CO_TRY(co_await exchange_.begin(std::move(answer.head)));
-  co_return co_await pass_body(BodyDecoder(answer.body));
+  const bool lasts = answer.keep_alive && answer.body.kind != Framing::Kind::kUntilClose;
+  CO_TRY(co_await pass_body(BodyDecoder(answer.body)));
+  free_ = lasts && sent_ && !ended_ && !extra_ && buffer_.empty();
+  co_return Status();
 }
 
 io::Async<void> Passage::tunnel_out(io::Stream& client, std::string early) {

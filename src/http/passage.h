@@ -45,7 +45,7 @@ struct PassageOptions {
 
 class Passage {
  public:
-  // `upstream` is connected; it is used up by this.
+  // `upstream` is connected; it is used up by this, unless upstream_is_free() says otherwise.
   Passage(Exchange& exchange, io::Stream& upstream, PassageOptions options);
 
   // Error: nothing sensible came from upstream (deadline_exceeded: nothing in time), or from the
@@ -55,6 +55,11 @@ class Passage {
   const std::optional<Error>& body_fault() const { return body_fault_; }
   // 0: none has begun.
   int answer_status() const { return answer_status_; }
+  // Whether anything came from upstream.
+  bool heard() const { return heard_; }
+  // After run(), without an error: whether the connection may have another request, since both
+  // messages ended before it did, nothing is behind the answer, and whoever answered means so.
+  bool upstream_is_free() const { return free_; }
 
  private:
   io::Async<void> send();
@@ -77,6 +82,7 @@ class Passage {
   std::string buffer_;  // from upstream
   bool ended_ = false;
   int answer_status_ = 0;
+  bool heard_ = false, sent_ = false, extra_ = false, free_ = false;
   std::optional<Error> body_fault_;
 };
 

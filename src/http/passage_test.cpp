@@ -41,6 +41,7 @@ class PassageTest : public ServerTest {
       options.head.target = "/x";
       Passage passage(exchange, *upstream, std::move(options));
       came.status = co_await passage.run();
+      free_ = passage.upstream_is_free();
       upstream->close();
       if (came.status.has_value()) co_return;
       if (exchange.begun()) {
@@ -69,6 +70,7 @@ class PassageTest : public ServerTest {
     return came;
   }
 
+  bool free_ = false;
   std::string last_ = "\r\n\r\n";  // with what the request ends
 };
 
@@ -84,6 +86,37 @@ TEST_F(PassageTest, ARequestAndItsAnswerPassAsTheyAre) {
   EXPECT_THAT(came.answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(came.answer, EndsWith("\r\n\r\nhello"));
 }
+
+struct Freed {
+  std::string_view method, reply;
+  bool free = false;
+};
+
+class PassageFreesTest : public PassageTest, public ::testing::WithParamInterface<Freed> {};
+
+TEST_P(PassageFreesTest, AConnectionWhoseMessagesEndedBeforeItDid) {
+  const std::string request =
+      std::string(GetParam().method) + " /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+  const Came came = pass(request, {}, std::string(GetParam().reply));
+  EXPECT_TRUE(came.status.has_value());
+  EXPECT_EQ(free_, GetParam().free) << GetParam().reply;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Passage, PassageFreesTest,
+    ::testing::Values(
+        Freed{"GET", kAnswer, true},
+        Freed{"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+              true},
+        Freed{"GET", "HTTP/1.1 204 No Content\r\n\r\n", true},
+        Freed{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true},
+        // What is behind the answer is nobody's.
+        Freed{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\n"},
+        Freed{"GET", "HTTP/1.1 204 No Content\r\n\r\nx"},
+        Freed{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"},
+        Freed{"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nx"},
+        Freed{"GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"},
+        Freed{"GET", "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"}));
 
 TEST_F(PassageTest, BodiesChangeOnTheirWay) {
   last_ = "ABC";

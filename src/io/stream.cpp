@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -68,6 +69,11 @@ class SocketStream final : public Stream {
   }
   Async<Status> wait_readable() override {
     return Pollable::wait(socket_, Pollable::Direction::kIn, timeout_);
+  }
+  bool quiet() const override {
+    if (socket_->closed()) return false;
+    pollfd entry{socket_->fd(), POLLIN | POLLRDHUP, 0};
+    return TEMP_FAILURE_RETRY(::poll(&entry, 1, 0)) == 0;
   }
   Async<Status> write(std::string_view bytes) override {
     return write_all(socket_, bytes, timeout_);

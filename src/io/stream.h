@@ -27,6 +27,9 @@ class Stream {
   // to hold no room meanwhile. Returns at once where that shows by reading alone, as with TLS.
   // Error: as of read(), cancelled and deadline_exceeded alone.
   virtual Async<Status> wait_readable() { co_return Status(); }
+  // Whether nothing has come that was not read, and no end, as far as shows without waiting. False
+  // too where that cannot be said.
+  virtual bool quiet() const { return false; }
   // All of it; returns when the kernel has taken the last byte, so whoever awaits it is held back
   // by a slow reader. After an error, or where the coroutine is cancelled (io/race.h), a part may
   // have been sent: nothing more can be written that makes sense. A read that is cancelled loses

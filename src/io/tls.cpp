@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "io/authority_state.h"
 #include "io/openssl.h"
+#include "io/tls_sessions_state.h"
 #include "io/trust_bundle.h"
 
 namespace caisson::io {
@@ -75,6 +76,7 @@ struct Tls {
   std::unique_ptr<Stream> below;
   Ssl ssl;
   BIO *in = nullptr, *out = nullptr;  // what came, what is to be sent
+  Resuming resuming;                  // of a client
   bool flushing = false;
   Event flushed;
   std::size_t room = kLeastRoom;
@@ -213,6 +215,10 @@ class TlsStream final : public Stream {
   }
   Async<Status> write(std::string_view bytes) override { return write_all(tls_, bytes, timeout_); }
   Async<void> finish() override { return finish_sending(tls_, timeout_); }
+  bool quiet() const override {
+    return SSL_has_pending(tls_->ssl.get()) == 0 && BIO_ctrl_pending(tls_->in) == 0 &&
+           BIO_ctrl_pending(tls_->out) == 0 && tls_->below->quiet();
+  }
   void close(Close how) override { tls_->below->close(how); }
   void set_timeout(Clock::duration time) override { timeout_ = time; }
   std::string peer() const override { return tls_->below->peer(); }
@@ -401,6 +407,7 @@ SslContext client_context() {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  keep_sessions(context);
   return made;
 }
 
@@ -459,16 +466,38 @@ bool expect_name(SSL* ssl, const std::string& host) {
          SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
 }
 
+// What the server gives is kept, and what one like it gave is used.
+void go_on_by(Tls& tls, const std::shared_ptr<TlsSessions::State>& sessions, std::string key) {
+  tls.resuming = {.sessions = sessions, .key = std::move(key)};
+  SSL_set_app_data(tls.ssl.get(), &tls.resuming);
+  const TlsSessions::State::Kept* const kept = sessions->find(tls.resuming.key);
+  if (kept == nullptr) return;
+  tls.resuming.since = kept->since;
+  SSL_set_session(tls.ssl.get(), kept->session.get());
+}
+
 }  // namespace
 
 Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
                                                    std::string host,
                                                    std::shared_ptr<TlsTrust> trust, Alpn alpn) {
+  return connect_tls(loop, std::move(below), std::move(host), std::move(trust), alpn, nullptr);
+}
+
+Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
+                                                   std::string host,
+                                                   std::shared_ptr<TlsTrust> trust, Alpn alpn,
+                                                   std::shared_ptr<TlsSessions> sessions) {
+  std::string key = host + " " + below->peer();
   const auto tls = std::make_shared<Tls>(loop, std::move(below), trust->state().context.get(),
                                          Tls::Side::kClient);
   if (host.empty() || !expect_name(tls->ssl.get(), host))
     co_return fail(Error::invalid("'" + host + "' is no name of a host"));
-  if (guard_off(Guard::kUpstreamVerified)) SSL_set_verify(tls->ssl.get(), SSL_VERIFY_NONE, nullptr);
+  if (guard_off(Guard::kUpstreamVerified)) {
+    SSL_set_verify(tls->ssl.get(), SSL_VERIFY_NONE, nullptr);
+  } else if (sessions != nullptr) {
+    go_on_by(*tls, sessions->state(), std::move(key));
+  }
   const std::string_view offered = protocols_of(alpn);
   // 0 is success here.
   VERIFY(SSL_set_alpn_protos(tls->ssl.get(), reinterpret_cast<const unsigned char*>(offered.data()),

@@ -13,6 +13,7 @@
 #include "io/authority.h"
 #include "io/loop.h"
 #include "io/stream.h"
+#include "io/tls_sessions.h"
 
 namespace caisson::io {
 
@@ -85,5 +86,11 @@ Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<S
                                                    std::string host,
                                                    std::shared_ptr<TlsTrust> trust,
                                                    Alpn alpn = Alpn::kHttp1);
+// The same, going on where one to `host` at the same address (Stream::peer) has left off, if
+// `sessions` has one; all of them are by the same trust.
+Async<Result<std::unique_ptr<Stream>>> connect_tls(Loop& loop, std::unique_ptr<Stream> below,
+                                                   std::string host,
+                                                   std::shared_ptr<TlsTrust> trust, Alpn alpn,
+                                                   std::shared_ptr<TlsSessions> sessions);
 
 }  // namespace caisson::io

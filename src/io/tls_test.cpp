@@ -358,8 +358,14 @@ TEST_F(TlsTest, LargeAmountsGoBothWaysAtOnce) {
 // it does not connect.
 class TlsClientTest : public TlsTest {
  protected:
-  std::string heard(std::string host, const std::string& ca_file) {
+  std::string heard(std::string host, const std::string& ca_file,
+                    std::shared_ptr<TlsSessions> sessions = nullptr) {
     listen();
+    return again(std::move(host), ca_file, std::move(sessions));
+  }
+  // By the listener that there is.
+  std::string again(std::string host, const std::string& ca_file,
+                    std::shared_ptr<TlsSessions> sessions) {
     std::string heard;
     auto body = [&]() -> Async<void> {
       const auto trust = TlsTrust::load(ca_file);
@@ -369,7 +375,8 @@ class TlsClientTest : public TlsTest {
       auto below = co_await connect_tcp(loop_, listener_->address());
       EXPECT_TRUE(below.has_value());
       if (!below.has_value()) co_return;
-      auto stream = co_await connect_tls(loop_, std::move(*below), host, *trust);
+      auto stream =
+          co_await connect_tls(loop_, std::move(*below), host, *trust, Alpn::kHttp1, sessions);
       if (!stream.has_value()) {
         heard = stream.error().message();
         co_return;
@@ -402,6 +409,25 @@ class TlsClientTest : public TlsTest {
 
 TEST_F(TlsClientTest, SpeaksWithAServerThatItTrusts) {
   EXPECT_EQ(heard("example.com", ca_.ca_certificate), "to example.com");
+}
+
+TEST_F(TlsClientTest, GoesOnByWhatAServerGaveWhereItsCertificateWasBelieved) {
+  const auto sessions = std::make_shared<TlsSessions>();
+  EXPECT_EQ(heard("example.com", ca_.ca_certificate, sessions), "to example.com");
+  EXPECT_EQ(sessions->size(), 1u);
+  // By somebody who would not believe it: so the certificate does not come again.
+  EXPECT_EQ(again("example.com", "", sessions), "to example.com");
+  // For another name it would have to.
+  EXPECT_THAT(again("a.example.com", "", sessions), HasSubstr("is not to be trusted"));
+  sessions->forget();
+  EXPECT_THAT(again("example.com", "", sessions), HasSubstr("is not to be trusted"));
+  EXPECT_EQ(sessions->size(), 0u);
+}
+
+TEST_F(TlsClientTest, KeepsNothingOfAServerThatItDoesNotBelieve) {
+  const auto sessions = std::make_shared<TlsSessions>();
+  EXPECT_THAT(heard("example.com", "", sessions), HasSubstr("is not to be trusted"));
+  EXPECT_EQ(sessions->size(), 0u);
 }
 
 TEST_F(TlsClientTest, RefusesACertificateOfAnotherHost) {

@@ -49,7 +49,7 @@ Async<void> answer_refusal(const Client& client, http::Exchange& exchange, const
 // One request that may go on: connects, passes it and its answer, and says what came of it.
 class Forward {
  public:
-  Forward(const Client& client, Incoming incoming, Asked asked, NetworkDecision decision,
+  Forward(Client& client, Incoming incoming, Asked asked, NetworkDecision decision,
           AuditRecord& record)
       : client_(client),
         incoming_(incoming),
@@ -71,6 +71,8 @@ class Forward {
     http::PassageOptions options;
     const Meant& destination = client_.destination;
     options.head = upstream_head(exchange_.request(), asked_, destination.port, decision_);
+    shares_ = may_share(options.head);
+    if (shares_) options.head.headers.remove("Connection");
     std::optional<Refused> kept_back;
     auto make_ready = [&]() -> Async<void> { kept_back = co_await prepare(options); };
     // The body of a connection's only request has a time of its own.
@@ -128,7 +130,12 @@ class Forward {
   Async<Connected> connect() {
     Connected made = std::unexpected(Refused{.status = 502, .reason = "unreachable"});
     auto make = [&]() -> Async<void> {
-      if (client_.upstreams != nullptr)
+      auto kept = shares_ ? std::exchange(client_.kept, nullptr) : nullptr;
+      std::optional<Upstream> again;
+      if (kept != nullptr) again = take_kept(*client_.state, route(), std::move(kept));
+      if (again)
+        made = std::move(*again);
+      else if (client_.upstreams != nullptr)
         made = co_await Upstreams::connect(client_.upstreams, route());
       else
         made = co_await connect_upstream(*client_.state, route(), io::Alpn::kHttp1);
@@ -151,7 +158,7 @@ class Forward {
       if (upstream.session != nullptr)
         co_await pass_to_http2(*upstream.session, options, outcome);
       else
-        co_await pass_to_http1(*upstream.stream, options, outcome);
+        co_await pass_to_http1(upstream, options, outcome);
     };
     auto watch = [&]() -> Async<void> {
       co_await io::race(State::watch(*client_.state, incoming_.carrier), wait_gone());
@@ -160,10 +167,28 @@ class Forward {
     co_return outcome;
   }
 
-  Async<void> pass_to_http1(io::Stream& upstream, http::PassageOptions options, Outcome& outcome) {
-    http::Passage passage(exchange_, upstream, std::move(options));
+  // Whether a request may have a connection that had one before: where it may be sent again if that
+  // was at its end just then.
+  bool may_share(const http::RequestHead& head) const {
+    const http::RequestHead& asked = exchange_.request();
+    const bool safe = head.method == "GET" || head.method == "HEAD" || head.method == "OPTIONS";
+    const bool another_follows =
+        asked.minor_version > 0 && !http::has_word(asked.headers, "Connection", "close");
+    return safe && another_follows && client_.upstreams == nullptr && !http::wants_upgrade(asked) &&
+           exchange_.body_length() == 0u && !head.headers.has("Transfer-Encoding");
+  }
+
+  Async<void> pass_to_http1(Upstream& upstream, http::PassageOptions options, Outcome& outcome) {
+    http::Passage passage(exchange_, *upstream.stream, std::move(options));
     const Told told(passage, outcome);
     outcome.status = co_await passage.run();
+    if (outcome.status.has_value()) {
+      if (shares_ && passage.upstream_is_free())
+        client_.kept = keep_upstream(*client_.state, route(), std::move(upstream));
+      co_return;
+    }
+    outcome.may_repeat = upstream.was_kept && !passage.heard() &&
+                         outcome.status.error().code() == Code::kUnavailable;
   }
 
   Async<void> pass_to_http2(H2Session& upstream, http::PassageOptions options, Outcome& outcome) {
@@ -319,7 +344,7 @@ class Forward {
     return fail(Error(Code::kResourceExhausted, "the body is longer than the policy allows"));
   }
 
-  const Client& client_;
+  Client& client_;
   const Incoming incoming_;
   http::Exchange& exchange_;
   Asked asked_;
@@ -329,6 +354,7 @@ class Forward {
   std::uint64_t body_ = 0;
   bool too_long_ = false;
   bool terminates_ = false;
+  bool shares_ = false;
 };
 
 // The sandbox ends for what the record says.

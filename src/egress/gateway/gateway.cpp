@@ -158,6 +158,7 @@ Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
   state.compile_secrets();
   state.meter.set_limits(state.options.policy->values().limits);
   ++state.revision;
+  state.sessions->forget();
   state.record({.kind = AuditKind::kPolicyUpdate, .allowed = true, .reason = "update"});
   const bool other_proxy = proxy_before != state.options.policy->values().upstream_proxy ||
                            !same_value(password_before, state.proxy_password());

@@ -101,9 +101,9 @@ Async<Result<std::unique_ptr<io::Stream>>> Gateway::State::secure_for(
   const bool served = state.options.served.has(host, port) && state.options.served_trust != nullptr;
   Result<std::unique_ptr<io::Stream>> secured = fail(Error(Code::kCancelled, "the gateway ended"));
   auto connect = [&]() -> Async<void> {
-    secured =
-        co_await io::connect_tls(state.loop, std::move(upstream), host.name,
-                                 served ? state.options.served_trust : state.options.trust, alpn);
+    secured = co_await io::connect_tls(state.loop, std::move(upstream), host.name,
+                                       served ? state.options.served_trust : state.options.trust,
+                                       alpn, served ? nullptr : state.sessions);
   };
   co_await io::race(connect(), wait_end(state));
   co_return secured;

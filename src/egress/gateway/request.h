@@ -16,6 +16,7 @@
 namespace caisson::egress {
 
 class Upstreams;
+struct KeptUpstream;
 
 // What the requests of one connection have in common; held by each of them.
 struct Client {
@@ -25,6 +26,8 @@ struct Client {
   std::optional<policy::Host> served = std::nullopt;
   // Of HTTP/2: the connections that its requests share. null: each has one of its own.
   std::shared_ptr<Upstreams> upstreams = nullptr;
+  // Of HTTP/1.1: the connection that a request has left to the next one. null: none has.
+  std::shared_ptr<KeptUpstream> kept = nullptr;
   bool judged = false;  // one request of it
 
   bool tls() const { return served.has_value(); }

@@ -128,6 +128,8 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   Meter meter;
   PassRoom room;
   KnownAddresses known;
+  // Of true servers by `options.trust`, since the policy was last changed.
+  const std::shared_ptr<io::TlsSessions> sessions = std::make_shared<io::TlsSessions>();
   http::Server http;
   Services services;
   std::unique_ptr<io::Listener> tcp, dns_tcp;

@@ -11,6 +11,8 @@ using io::Async;
 using State = Gateway::State;
 
 constexpr std::string_view kHttp2 = "h2";
+// Between two requests; servers wait for the next one for five seconds and more.
+constexpr std::chrono::seconds kMostKept{4};
 
 Refused dial_refusal(const DialFault& fault) {
   Refused refused{.detail = fault.sentence};
@@ -62,6 +64,35 @@ Async<Connected> connect_upstream(State& state, Route route, io::Alpn alpn) {
                                                  H2Session::Side::kClient, state.h2_budget);
   state.loop.spawn(H2Session::run(upstream.session, nullptr, nullptr));
   co_return upstream;
+}
+
+std::shared_ptr<KeptUpstream> keep_upstream(const State& state, const Route& route, Upstream used) {
+  used.stream->set_timeout({});
+  return std::make_shared<KeptUpstream>(KeptUpstream{.to = route.to,
+                                                     .name = route.name,
+                                                     .port = route.port,
+                                                     .tls = route.tls,
+                                                     .address = std::move(used.address),
+                                                     .revision = state.revision,
+                                                     .since = io::Clock::now(),
+                                                     .stream = std::move(used.stream)});
+}
+
+std::optional<Upstream> take_kept(State& state, const Route& route,
+                                  std::shared_ptr<KeptUpstream> kept) {
+  const bool is_for_it = kept->to == route.to && kept->name == route.name &&
+                         kept->port == route.port && kept->tls == route.tls;
+  if (!is_for_it || kept->revision != state.revision ||
+      io::Clock::now() - kept->since > kMostKept || !kept->stream->quiet() ||
+      !state.may_stand(*state.options.policy, route.to, route.port, kept->address, route.decision))
+    return std::nullopt;
+  Upstream upstream{.address = std::move(kept->address),
+                    .place = UpstreamPlace::take(state.meter),
+                    .stream = std::move(kept->stream),
+                    .session = nullptr,
+                    .was_kept = true};
+  if (upstream.place == nullptr) return std::nullopt;
+  return upstream;
 }
 
 Upstreams::Upstreams(std::shared_ptr<State> state)

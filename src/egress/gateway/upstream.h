@@ -1,10 +1,11 @@
 // Connections to the servers that requests are for: dialed, and with TLS verified, before a byte of
 // a request goes there.
 //
-// A request of HTTP/1.1 has a connection of its own. Requests of one HTTP/2 connection of a sandbox
-// share one to their server where that speaks HTTP/2 too, for as long as theirs lasts and the
-// policy still allows its address; nobody else gets it, no other sandbox and no other connection.
-// Only .cpp files of src/egress/gateway include this.
+// A request of HTTP/1.1 has a connection of its own, or the one that the request before it on the
+// same connection of the sandbox had, if it goes to the same server. Requests of one HTTP/2
+// connection of a sandbox share one to their server where that speaks HTTP/2 too, for as long as
+// theirs lasts and the policy still allows its address; nobody else gets it, no other sandbox and
+// no other connection. Only .cpp files of src/egress/gateway include this.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +34,31 @@ struct Upstream {
   std::unique_ptr<UpstreamPlace> place;
   std::unique_ptr<io::Stream> stream;
   std::shared_ptr<H2Session> session;
+  bool was_kept = false;  // it has had a request before
 };
 using Connected = std::expected<Upstream, Refused>;
 
 // A new connection; the server is offered `alpn`.
 io::Async<Connected> connect_upstream(Gateway::State& state, Route route, io::Alpn alpn);
+
+// A connection of HTTP/1.1 between two requests of one connection of the sandbox's. It counts as
+// none that is made for it: there are no more of them than connections of its own.
+struct KeptUpstream {
+  policy::Host to, name;
+  std::uint16_t port = 0;
+  bool tls = false;
+  std::string address;
+  std::uint64_t revision = 0;  // of the policy by which it was made
+  io::Clock::time_point since;
+  std::unique_ptr<io::Stream> stream;
+};
+// Keeps what a request has used and left whole.
+std::shared_ptr<KeptUpstream> keep_upstream(const Gateway::State& state, const Route& route,
+                                            Upstream used);
+// The one that was kept, with a place again, where it is for just that route by the policy of now,
+// is not old, and its server has said nothing since; else it ends, and there is none.
+std::optional<Upstream> take_kept(Gateway::State& state, const Route& route,
+                                  std::shared_ptr<KeptUpstream> kept);
 
 class Upstreams {
  public:
