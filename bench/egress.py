@@ -7,7 +7,7 @@ All of it in namespaces of its own, with an Internet of one host (root alone). T
 asks the same server in turn by every way that there is (bench/lib/egress_lab.py): by itself beside the server's wire
 (direct), in a sandbox through its gateway, which passes TLS unopened (splice) or opens it (inspect), and, where they are
 installed (packages squid-openssl and mitmproxy), through squid and mitmproxy as forward proxies that do the same. The
-gateway inspects with a connection to the server for each request. requests: TLS, a connection for each request, and requests on connections
+gateway inspects with a connection to the server for each one of the sandbox. requests: TLS, a connection for each request, and requests on connections
 that are open. http: the same without TLS. download: a body of many MiB. open: thousands of connections at once, which
 ask, stand, and ask again; memory of the process that has them. create: `caisson run -- true` without a network, with one,
 and with one that opens TLS. Figures go to docs/benchmarks.md, between the egress markers, and to build/bench/egress.json.

@@ -16,8 +16,8 @@
 #include "base/sys.h"
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
-#include "policy/upstream_proxy.h"
 #include "policy/network_policy.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
