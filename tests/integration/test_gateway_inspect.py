@@ -125,6 +125,10 @@ class Keeping:
                 answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
                 connection.sendall(answer + (b"" if method == b"HEAD" else body) + (b"HTTP/1.1 200 OK\r\n" if path == b"/extra" else b""))
 
+    def forget(self):
+        self.asked.clear()
+        self.opened = 0
+
     def close(self):
         self.listener.close()
 
@@ -168,7 +172,6 @@ class Stage(unittest.TestCase):
         subprocess.run(["mount", "--bind", bundle, BUNDLE], check=True)
         cls.addClassCleanup(subprocess.run, ["umount", BUNDLE], check=True)
         good, _ = internet_lab.certificate(folder, "good.example.com", "also.example.com", GOOD, signer=authority)
-        cls.certificate = good
         evil, _ = internet_lab.certificate(folder, "evil.example.org", signer=authority)
         cls.servers = {
             "good": cls.internet.serve(Server, GOOD, 443, good),
@@ -182,6 +185,7 @@ class Stage(unittest.TestCase):
         named, _ = internet_lab.certificate(folder, "socket.example.com", signer=authority)
         cls.internet.serve(WebSocketServer, GOOD, 9443, named)
         cls.internet.serve(Silent, GOOD, 7443)
+        cls.servers["keeping"] = cls.internet.serve(Keeping, GOOD, 8444, good)
         old, _ = internet_lab.certificate(folder, "old.example.com", signer=authority)
         cls.servers["old"] = cls.internet.serve(Server, GOOD, 6443, old, newest=ssl.TLSVersion.TLSv1_1)
 
@@ -302,11 +306,11 @@ other = http.client.HTTPSConnection("good.example.com", 8444, timeout=10)
 other.request("GET", "/7"); print(other.getresponse().read().decode())
 """
         for caller in self.each_caller():
-            with contextlib.closing(Keeping(GOOD, 8444, self.certificate)) as server:
-                result = self.python(caller, "rules: [{hosts: [good.example.com], ports: [8444], http: [{methods: [GET, HEAD, POST]}]}]", script)
-                # One for what may be sent again, one for each body, a new one after what came unasked and after an end, and each
-                # connection of the sandbox's has its own. What a server ends without an answer is asked again.
-                self.assertEqual(result["stdout"].splitlines(), ["200 1", "200 1", "200 2", "200 ", "200 1", "200 3", "200 3", "200 4", "5"], (result, server.asked))
+            result = self.python(caller, "rules: [{hosts: [good.example.com], ports: [8444], http: [{methods: [GET, HEAD, POST]}]}]", script)
+            # One for what may be sent again, one for each body, a new one after what came unasked, and each connection of the
+            # sandbox's has its own. What a server ends without an answer is asked again.
+            self.assertEqual(result["stdout"].splitlines(), ["200 1", "200 1", "200 2", "200 ", "200 1", "200 3", "200 3", "200 4", "5"],
+                             (result, self.servers["keeping"].asked))
 
     def test_large_bodies_go_both_ways_whole_and_up_to_their_bound(self):
         script = """
