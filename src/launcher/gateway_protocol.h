@@ -47,11 +47,11 @@ inline constexpr char kGatewayUpdate = 'U';
 inline constexpr char kGatewayKeep = 'K';
 
 inline constexpr char kGatewayPlaceholder = 'P';  // and what stands for the secret inside
-inline constexpr char kGatewayKept = 'K';     // and the sealed secrets; with the keys
-inline constexpr char kGatewayReady = 'R';    // it serves
-inline constexpr char kGatewayFailed = 'F';   // and why it cannot
-inline constexpr char kGatewayUpdated = 'U';  // the policy holds
-inline constexpr char kGatewayRefused = 'X';  // and what is wrong with it; the one before holds
+inline constexpr char kGatewayKept = 'K';         // and the sealed secrets; with the keys
+inline constexpr char kGatewayReady = 'R';        // it serves
+inline constexpr char kGatewayFailed = 'F';       // and why it cannot
+inline constexpr char kGatewayUpdated = 'U';      // the policy holds
+inline constexpr char kGatewayRefused = 'X';      // and what is wrong with it; the one before holds
 // And the last record of the audit, a line break and the report; then it ends.
 inline constexpr char kGatewayDone = 'D';
 
