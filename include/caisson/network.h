@@ -39,6 +39,9 @@ enum class Floor { kLiftable, kFixed };
 // so that the program then gets a readable refusal; nodata: no address; refused: the DNS error.
 enum class UnmatchedName { kSynthetic, kNodata, kRefused };
 
+// When records are brought to the disk.
+enum class AuditSync { kNone, kInterval, kEach };
+
 // One kind of request of a rule; empty lists match everything.
 struct HttpMatch {
   std::vector<std::string> methods;  // "GET"; case counts, as it does in HTTP
@@ -97,11 +100,23 @@ struct NetworkLimits {
   bool operator==(const NetworkLimits&) const = default;
 };
 
+// What is done with the records of what was decided, where somebody wants them.
+struct AuditPolicy {
+  // When they are brought to the disk: by the host in its own time; behind each seal, some 128
+  // records or a second; each, before anything else goes on.
+  AuditSync sync = AuditSync::kInterval;
+  // A file that has more bytes is put aside before another run; kMinAuditSegment to
+  // kMaxAuditSegment.
+  std::uint64_t segment = 64u << 20;
+  bool operator==(const AuditPolicy&) const = default;
+};
+
 struct NetworkPolicy {
   NetworkDefault unmatched = NetworkDefault::kDeny;
   Floor floor = Floor::kLiftable;
   DnsPolicy dns;
   NetworkLimits limits;
+  AuditPolicy audit;
   std::vector<NetworkRule> rules;
   // What the sandbox uses without having it. TLS to a secret's hosts is inspected, whatever the
   // rule (or the default) says that allows it, but for a tcp rule.
@@ -129,6 +144,10 @@ struct NetworkReport {
   std::string audit_hash;
   bool operator==(const NetworkReport&) const = default;
 };
+
+// Of AuditPolicy::segment.
+inline constexpr std::uint64_t kMinAuditSegment = 64u << 10;
+inline constexpr std::uint64_t kMaxAuditSegment = 1u << 30;
 
 // How much a policy may hold.
 inline constexpr std::size_t kMaxRules = 512;

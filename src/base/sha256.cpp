@@ -189,8 +189,12 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   Sha256 outer;
   outer.update(padded);
   outer.update(inner.finish_bytes());
+  std::string digest = outer.finish_bytes();
+  // Whoever reads this memory later finds neither the key nor what serves in its place.
   wipe(padded);
-  return outer.finish_bytes();
+  wipe(&inner, sizeof inner);
+  wipe(&outer, sizeof outer);
+  return digest;
 }
 
 }  // namespace caisson

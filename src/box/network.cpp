@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/guards.h"
+#include "base/sys.h"
 #include "box/secrets.h"
 #include "egress/audit_file.h"
 #include "policy/network_document.h"
@@ -47,22 +48,27 @@ Status check_environment(const std::vector<std::string>& environment) {
 
 }  // namespace
 
-Result<Fd> records_file(int audit_fd) {
-  Status claimed = egress::claim_audit(audit_fd);
+Result<egress::Records> claim_records(int audit_fd) {
+  auto keyring = egress::AuditKeyring::open(egress::AuditKeyring::usual_folder());
+  if (!keyring.has_value()) return fail(std::move(keyring).error().with("audit"));
+  auto claimed = egress::claim_audit(audit_fd, *keyring);
   if (!claimed.has_value()) return fail(std::move(claimed).error().with("audit"));
-  Fd audit(::fcntl(audit_fd, F_DUPFD_CLOEXEC, 3));
-  if (!audit.valid()) return fail_errno("audit");
-  return audit;
+  egress::Records records;
+  records.file = Fd(::fcntl(audit_fd, F_DUPFD_CLOEXEC, 3));
+  if (!records.file.valid()) return fail_errno("audit");
+  TRY_ASSIGN(records.chain, sys::memory_file("caisson-audit", claimed->chain.encode().bytes()));
+  records.head = std::move(claimed->head);
+  return records;
 }
 
 Result<std::unique_ptr<egress::GatewayProcess>> start_gateway(const std::string& id,
                                                               const policy::NetworkPolicy& policy,
                                                               int audit_fd, Fd alarm, Fd values) {
-  Fd audit;
+  egress::Records records;
   if (audit_fd >= 0) {
-    TRY_ASSIGN(audit, records_file(audit_fd));
+    TRY_ASSIGN(records, claim_records(audit_fd));
   }
-  auto started = egress::GatewayProcess::start(id, policy, std::move(audit), std::move(alarm),
+  auto started = egress::GatewayProcess::start(id, policy, std::move(records), std::move(alarm),
                                                std::move(values));
   if (!started.has_value()) return fail(std::move(started).error().with("network"));
   return started;

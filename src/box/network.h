@@ -17,8 +17,9 @@
 
 namespace caisson::box {
 
-// A descriptor of our own for a gateway's records, claimed. Errors: those of egress::claim_audit().
-Result<Fd> records_file(int audit_fd);
+// A descriptor of our own for a gateway's records, claimed, with the keys of this user. Errors:
+// those of egress::claim_audit() and egress::AuditKeyring::open().
+Result<egress::Records> claim_records(int audit_fd);
 
 // It gets ready while the sandbox is made. `audit_fd`: a file of audit records, open for
 // appending; -1: nowhere. Borrowed for the call. `alarm`, `values`: as of GatewayProcess::start().

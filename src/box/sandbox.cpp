@@ -317,11 +317,13 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
   if (networked || options.gateway == CreateOptions::Gateway::kYes)
     plan.network = wall::PlanNetwork::kGateway;
   if (networked && spec->network->floor == policy::Floor::kFixed) plan.fixed_floor = 1;
-  Fd audit;
+  egress::Records records;
   if (outlives && plan.network == wall::PlanNetwork::kGateway && options.audit_fd >= 0) {
-    TRY_ASSIGN(audit, box::records_file(options.audit_fd));
+    TRY_ASSIGN(records, box::claim_records(options.audit_fd));
     plan.audit = 1;
-    plan.audit_fd = descriptors.add(audit.get());
+    plan.audit_fd = descriptors.add(records.file.get());
+    static_cast<void>(descriptors.add(records.chain.get()));
+    static_cast<void>(descriptors.add(records.head.get()));
   }
   if (plan.network == wall::PlanNetwork::kGateway) plan.served_domain = options.served_domain;
   // What is copied in has to be there before the command is, and the gateway too.

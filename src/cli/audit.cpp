@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/messages.h"
 #include "egress/audit_file.h"
+#include "egress/audit_keyring.h"
 #include "egress/audit_verify.h"
 #include "policy/host_name.h"
 #include "policy/url_path.h"
@@ -27,7 +28,8 @@ using egress::AuditFinding;
 using egress::AuditLines;
 using egress::AuditVerifier;
 
-constexpr int kExitNotProven = 1;
+// Of verify.
+constexpr int kExitIncomplete = 1, kExitBroken = 2, kExitCut = 3;
 constexpr int kExitNothingFound = 1;
 constexpr std::size_t kMostTailed = 10'000;
 constexpr std::size_t kMostExplained = 100;
@@ -52,10 +54,14 @@ constexpr std::array<Example, 3> kWhyExamples = {
      {"caisson audit why net.jsonl http://mirror.example.com/upload", "the same of a URL"},
      {"caisson audit why net.jsonl 12", "the same of the record with this number"}}};
 
-constexpr std::array<Option, 2> kVerifyOptions = {{
+constexpr std::array<Option, 3> kVerifyOptions = {{
     {.name = "--head",
      .value = "HASH",
      .help = "The hash that the last record must have, as it was kept elsewhere."},
+    {.name = "--keys",
+     .value = "FOLDER",
+     .help = "Where the key is that the records were made with. Default: this user's own, "
+             "STATE/audit."},
     {.name = "--json", .help = "Print one line of JSON."},
 }};
 constexpr std::array<OptionGroup, 1> kVerifyGroups = {{{"Options", kVerifyOptions}}};
@@ -309,11 +315,31 @@ struct Verified {
   AuditVerifier verifier;
 };
 
-Result<AuditVerifier> verify_file(const std::string& path, std::optional<egress::AuditHead> after) {
+// With whose keys; those of this user unless a folder is given.
+Result<egress::AuditKeyring> keyring_of(const Parsed& parsed) {
+  const std::string folder =
+      parsed.has("--keys") ? parsed.value("--keys") : egress::AuditKeyring::usual_folder();
+  auto keyring = egress::AuditKeyring::find(folder);
+  if (!keyring.has_value())
+    return fail(std::move(keyring).error().with(
+        "without the key that the records were made with nothing can be proven (--keys says where "
+        "it is)"));
+  return keyring;
+}
+
+Result<AuditVerifier> verify_file(const std::string& path, const egress::AuditKeyring& keyring,
+                                  std::optional<egress::AuditHead> after) {
   TRY_ASSIGN(const Fd file, open_file(path));
-  // Before it is read: who ends meanwhile has written his last record.
+  const auto chain = egress::read_audit_chain(file.get());
+  const std::string id = chain.value_or("");
+  // Both before it is read: who ends meanwhile has written his last record.
   TRY_ASSIGN(const bool claimed, egress::is_audit_claimed(file.get()));
-  AuditVerifier verifier(std::move(after));
+  egress::AuditHead known;
+  if (!id.empty()) {
+    TRY_ASSIGN(known, keyring.known(id));
+  }
+  if (::lseek(file.get(), 0, SEEK_SET) < 0) return fail_errno("the audit file '" + path + "'");
+  AuditVerifier verifier(keyring.key_of(id), std::move(after), std::move(known));
   AuditLines lines(file.get());
   AuditLines::Line line;
   for (;;) {
@@ -326,24 +352,9 @@ Result<AuditVerifier> verify_file(const std::string& path, std::optional<egress:
   return verifier;
 }
 
-json::Value finding_json(const Verified& file, const AuditFinding& finding) {
-  json::Value value = json::Value::object();
-  value.set("file", file.path);
-  if (finding.line != 0) value.set("line", finding.line);
-  return value.set("sentence", finding.sentence);
-}
-
-// Adds the findings of one file as lines, or as values.
-void tell(std::string& text, std::string_view what, const Verified& file,
-          const AuditFinding& finding) {
-  text += std::string(what) + ": " + shown(file.path);
-  if (finding.line != 0) text += ", line " + std::to_string(finding.line);
-  text += ": " + shown(finding.sentence) + "\n";
-}
-
 struct Verdict {
-  bool broken = false, incomplete = false;
-  std::uint64_t records = 0;
+  bool broken = false, cut = false, incomplete = false;
+  std::uint64_t records = 0, sealed = 0;
   std::string text;
   json::Value findings = json::Value::array();
 
@@ -351,14 +362,34 @@ struct Verdict {
     const AuditVerifier& verifier = file.verifier;
     records += verifier.records();
     const auto one = [&](std::string_view what, const AuditFinding& finding) {
-      tell(text, what, file, finding);
-      findings.push(finding_json(file, finding).set("what", what));
+      tell(what, file.path, finding);
     };
     for (const AuditFinding& finding : verifier.remarks()) one("remark", finding);
     for (const AuditFinding& finding : verifier.incomplete()) one("incomplete", finding);
+    for (const AuditFinding& finding : verifier.cut()) one("cut", finding);
     if (verifier.broken()) one("broken", *verifier.broken());
     broken = broken || verifier.broken().has_value();
+    cut = cut || !verifier.cut().empty();
     incomplete = incomplete || !verifier.incomplete().empty();
+    sealed = std::max(sealed, verifier.sealed());
+  }
+  // As a line, and as a value.
+  void tell(std::string_view what, const std::string& path, const AuditFinding& finding) {
+    text += std::string(what) + ": " + shown(path);
+    json::Value value = json::Value::object();
+    value.set("file", path);
+    if (finding.line != 0) {
+      text += ", line " + std::to_string(finding.line);
+      value.set("line", finding.line);
+    }
+    text += ": " + shown(finding.sentence) + "\n";
+    findings.push(value.set("sentence", finding.sentence).set("what", what));
+  }
+  // The worst that was found.
+  int status() const {
+    if (broken) return kExitBroken;
+    if (cut) return kExitCut;
+    return incomplete ? kExitIncomplete : 0;
   }
 };
 
@@ -369,36 +400,37 @@ Result<int> verify(const Parsed& parsed) {
   if (parsed.has("--head") && !is_sha256(wanted))
     return fail(Error::invalid("--head: found '" + shown(wanted) +
                                "'; allowed is 64 lower-case hexadecimal digits"));
+  TRY_ASSIGN(const egress::AuditKeyring keyring, keyring_of(parsed));
   Verdict verdict;
   std::optional<egress::AuditHead> head;
   for (const std::string& path : parsed.arguments) {
-    TRY_ASSIGN(AuditVerifier verifier, verify_file(path, head));
+    TRY_ASSIGN(AuditVerifier verifier, verify_file(path, keyring, head));
     head = verifier.head();
     verdict.add({.path = path, .verifier = std::move(verifier)});
     if (verdict.broken) break;
   }
   if (!verdict.broken && parsed.has("--head") && head->hash != wanted) {
     verdict.broken = true;
-    const Verified last{.path = parsed.arguments.back(), .verifier = AuditVerifier()};
     const AuditFinding finding{
         0, "the last record is not the one whose hash was given; its own is " + head->hash};
-    tell(verdict.text, "broken", last, finding);
-    verdict.findings.push(finding_json(last, finding).set("what", "broken"));
+    verdict.tell("broken", parsed.arguments.back(), finding);
   }
-  const bool whole = !verdict.broken && !verdict.incomplete;
+  const bool whole = verdict.status() == 0;
   if (parsed.has("--json")) {
     json::Value line = json::Value::object();
-    line.set("whole", whole).set("broken", verdict.broken).set("incomplete", verdict.incomplete);
-    line.set("records", verdict.records).set("seq", head->sequence).set("head", head->hash);
+    line.set("whole", whole).set("broken", verdict.broken).set("cut", verdict.cut);
+    line.set("incomplete", verdict.incomplete).set("records", verdict.records);
+    line.set("sealed", verdict.sealed).set("seq", head->sequence).set("head", head->hash);
     line.set("findings", std::move(verdict.findings));
     write_all(1, json::serialize(line) + "\n");
   } else {
     if (whole)
-      verdict.text +=
-          "whole: " + std::to_string(verdict.records) + " records, head " + head->hash + "\n";
+      verdict.text += "whole: " + std::to_string(verdict.records) +
+                      " records, sealed as far as record " + std::to_string(verdict.sealed) +
+                      ", head " + head->hash + "\n";
     write_all(1, verdict.text);
   }
-  return whole ? 0 : kExitNotProven;
+  return verdict.status();
 }
 
 int status_of(const Result<int>& done) {
@@ -436,16 +468,17 @@ constinit const CommandTable kAuditVerifyTable = {
     .synopsis = "[OPTIONS] FILE...",
     .summary = "Say whether an audit file is what was written to it",
     .text =
-        "Looks whether each record stands on the one before it, so that a line that was changed, "
-        "removed, moved or added shows, and whether each run has its closing record. Several "
-        "files are parts of one, oldest first: FILE.1, FILE.2, FILE. What is said begins with "
-        "broken, incomplete (the last records of a run may be missing, as after a crash) or "
-        "remark.\n\n"
-        "Whoever may write the file can write another one that is whole: keep the hash of the last "
-        "record "
-        "elsewhere (caisson run --json says it) and give it as --head.\n\n"
-        "The exit status is 0 where everything is whole and 1 where something is broken or "
-        "incomplete.",
+        "Looks whether each record stands on the one before it and was made with its chain's key, "
+        "so that a line that was changed, removed, moved or added shows, and whether the file goes "
+        "as far as the last record that is known. Several files are parts of one, oldest first: "
+        "FILE.1, FILE.2, FILE. What is said begins with broken, cut (records at the end were "
+        "there and are missing), incomplete (of a run without a closing record, as after a crash: "
+        "it is whole as far as it goes) or remark.\n\n"
+        "The key is this user's own, and so is what is known of each file's last record. Whoever "
+        "has the key too cannot be proven wrong by it: keep the hash of the last record elsewhere "
+        "(caisson run --json says it) and give it as --head.\n\n"
+        "The exit status is 0 where everything is whole, 1 where something is incomplete, 2 where "
+        "something is broken and 3 where an end was cut off.",
     .groups = kVerifyGroups,
     .examples = kVerifyExamples,
     .complete = Complete::kFile};

@@ -220,6 +220,12 @@ int run_attached(Host& host, const SandboxSpec& spec, const Command& command,
   return status;
 }
 
+Result<Fd> open_records(const std::string& path, std::uint64_t most) {
+  TRY_ASSIGN(const egress::AuditKeyring keyring,
+             egress::AuditKeyring::open(egress::AuditKeyring::usual_folder()));
+  return egress::open_audit(path, keyring, most);
+}
+
 }  // namespace
 
 constinit const CommandTable kRunTable = {
@@ -253,12 +259,6 @@ int run_run(const Parsed& parsed, Host& host) {
       return fail_run(Error::syscall("--verdict-file '" + path + "'", errno), report);
   }
   const bool prints = parsed.has("--print-spec");
-  if (const std::string path = parsed.value("--audit"); !path.empty()) {
-    auto file = egress::open_audit(path);
-    if (!file.has_value())
-      return fail_run(std::move(file).error().with("--audit '" + path + "'"), report);
-    report.audit_file = std::move(*file);
-  }
   // What every sandbox needs is claimed while the options are looked at.
   if (!prints) host.begin();
   auto spec = spec_from(parsed, {});
@@ -267,8 +267,14 @@ int run_run(const Parsed& parsed, Host& host) {
     write_all(1, policy::print_spec(*spec, policy::Format::kYaml));
     return 0;
   }
-  if (report.audit_file.valid() && !(*spec)->network.has_value())
-    return fail_run(Error::invalid("--audit: there is nothing to record without --net"), report);
+  if (const std::string path = parsed.value("--audit"); !path.empty()) {
+    if (!(*spec)->network.has_value())
+      return fail_run(Error::invalid("--audit: there is nothing to record without --net"), report);
+    auto file = open_records(path, (*spec)->network->audit.segment);
+    if (!file.has_value())
+      return fail_run(std::move(file).error().with("--audit '" + path + "'"), report);
+    report.audit_file = std::move(*file);
+  }
   auto input = open_input(parsed);
   if (!input.has_value()) return fail_run(input.error(), report);
   Command command;

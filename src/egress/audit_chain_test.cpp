@@ -9,8 +9,21 @@ namespace caisson::egress {
 namespace {
 
 constexpr std::string_view kRecord =
-    R"({"ts":"2023-11-14T22:13:20.000000Z","v":1,"kind":"tcp","decision":"deny"})"
+    R"({"ts":"2023-11-14T22:13:20.000000Z","v":2,"kind":"tcp","decision":"deny"})"
     "\n";
+
+const std::string kId(kAuditChainId, 'a');
+const std::string kMaster(kAuditKey, 'm');
+
+AuditChainKey key() {
+  return AuditChainKey::of(kMaster, kId);
+}
+AuditChain new_chain() {
+  return std::move(AuditChain::create(key(), {})).value();
+}
+SecretValue key_of(std::uint64_t sequence) {
+  return AuditKeys(key().key.bytes()).take(sequence);
+}
 
 AuditEntry entry_of(std::string line) {
   EXPECT_TRUE(line.ends_with("\n"));
@@ -22,24 +35,24 @@ AuditEntry entry_of(std::string line) {
 }
 
 TEST(AuditChain, ARecordGetsItsNumberAndTheHashOfAllBeforeIt) {
-  AuditChain chain({});
+  AuditChain chain = new_chain();
   const std::string first = chain.next(kRecord);
-  // As hashlib has it, of 32 zero bytes and the line before the comma.
-  EXPECT_EQ(first,
-            R"({"ts":"2023-11-14T22:13:20.000000Z","v":1,"kind":"tcp","decision":"deny","seq":1,)"
-            R"("hash":"bab5751e73b0f558c9638f421baa4cd8ab668a84d94a05506e5cfbd0548bdcad"})"
-            "\n");
+  // As Python's hmac has it, of 32 zero bytes and the line before the comma.
+  EXPECT_EQ(first, R"({"ts":"2023-11-14T22:13:20.000000Z","v":2,"kind":"tcp","decision":"deny",)"
+                   R"("chain":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","seq":1,)"
+                   R"("hash":"12c1375839d4feb81e8c9a79a3dffdf958ffa2f17292e409207b718fbf3688b5"})"
+                   "\n");
   chain.appended(first.size());
   EXPECT_EQ(chain.head().sequence, 1u);
   const std::string second = chain.next(kRecord);
   const AuditEntry entry = entry_of(second);
   EXPECT_EQ(entry.sequence, 2u);
-  EXPECT_EQ(entry.hash, audit_hash(chain.head().hash, second.substr(0, entry.hashed)));
-  EXPECT_NE(entry.hash, audit_hash(AuditHead().hash, second.substr(0, entry.hashed)));
+  EXPECT_EQ(entry.hash, audit_hash(key_of(2), chain.head().hash, second.substr(0, entry.hashed)));
+  EXPECT_NE(entry.hash, audit_hash(key_of(2), AuditHead().hash, second.substr(0, entry.hashed)));
 }
 
 TEST(AuditChain, ARecordThatTheFileDidNotTakeIsCountedByTheNext) {
-  AuditChain chain({});
+  AuditChain chain = new_chain();
   (void)chain.next(kRecord);
   chain.appended(0);
   chain.lose();
@@ -53,7 +66,7 @@ TEST(AuditChain, ARecordThatTheFileDidNotTakeIsCountedByTheNext) {
 }
 
 TEST(AuditChain, ARecordThatWasCutOffStaysAndTheNextSaysSo) {
-  AuditChain chain({});
+  AuditChain chain = new_chain();
   const std::string first = chain.next(kRecord);
   chain.appended(10);
   const std::string second = chain.next(kRecord);
@@ -71,7 +84,7 @@ TEST(AuditChain, ARecordThatWasCutOffStaysAndTheNextSaysSo) {
 }
 
 TEST(AuditChain, TheHeadIsReadAsItWasWritten) {
-  const AuditHead head{.sequence = 12, .hash = audit_hash(AuditHead().hash, "x")};
+  const AuditHead head{.sequence = 12, .hash = audit_hash(key_of(1), AuditHead().hash, "x")};
   const auto again = AuditHead::decode(head.encode());
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(*again, head);
@@ -80,8 +93,43 @@ TEST(AuditChain, TheHeadIsReadAsItWasWritten) {
   EXPECT_FALSE(AuditHead::decode(head.encode() + " ").has_value());
 }
 
+TEST(AuditChain, ItsHeadIsAlsoFortyBytes) {
+  const AuditHead head{.sequence = 0x010203040506, .hash = std::string(64, 'b')};
+  EXPECT_EQ(head.bytes().size(), 40u);
+  EXPECT_EQ(head.bytes().substr(0, 8), std::string("\0\0\1\2\3\4\5\6", 8));
+  EXPECT_EQ(AuditHead::from_bytes(head.bytes()).value(), head);
+  for (const std::size_t size : {0, 39, 41})
+    EXPECT_FALSE(AuditHead::from_bytes(std::string(size, 'x')).has_value());
+}
+
+TEST(AuditChain, EndsWithTheNumbers) {
+  EXPECT_FALSE(AuditChain::create(key(), {.sequence = kMostAuditSequence}).has_value());
+  AuditChain chain =
+      std::move(AuditChain::create(key(), {.sequence = kMostAuditSequence - 1})).value();
+  const std::string last = chain.next(kRecord);
+  EXPECT_EQ(entry_of(last).sequence, kMostAuditSequence);
+  chain.appended(last.size());
+  EXPECT_EQ(chain.next(kRecord), "");
+}
+
+TEST(AuditChain, TheFirstRecordOfAFileNamesIt) {
+  AuditChain chain = std::move(AuditChain::create(key(), {.sequence = 7})).value();
+  const std::string before = chain.next(kRecord);
+  EXPECT_EQ(entry_of(before).chain, "");
+  chain.appended(before.size());
+  chain.begin_file();
+  const std::string line = chain.next(audit_link("segment", {}, "2023-11-14T22:13:20Z"));
+  const AuditEntry entry = entry_of(line);
+  EXPECT_EQ(entry.chain, kId);
+  EXPECT_EQ(entry.before, AuditHead().hash);
+  chain.appended(line.size());
+  const AuditEntry aside = entry_of(chain.next(audit_aside("2023-11-14T22:13:20Z")));
+  EXPECT_EQ(aside.kind, "aside");
+  EXPECT_EQ(aside.chain, "");
+}
+
 TEST(AuditEntry, OnlyWhatTheChainMakesIsARecord) {
-  AuditChain chain({});
+  AuditChain chain = new_chain();
   std::string line = chain.next(kRecord);
   line.pop_back();
   ASSERT_TRUE(parse_audit_line(line).has_value());
@@ -91,23 +139,23 @@ TEST(AuditEntry, OnlyWhatTheChainMakesIsARecord) {
     const auto entry = parse_audit_line(other);
     return entry.has_value() ? "" : entry.error().message();
   };
-  EXPECT_EQ(refused("\"v\":1", "\"v\":2"), "v: allowed is 1");
-  EXPECT_EQ(refused("\"seq\":1", "\"seq\":0"), "seq: allowed is a number from 1 on");
+  EXPECT_EQ(refused("\"v\":2", "\"v\":1"), "v: allowed is 2");
+  EXPECT_EQ(refused("\"seq\":1", "\"seq\":0"), "seq: allowed is a number from 1 to 2^48 - 1");
   EXPECT_EQ(refused("\"seq\":1", "\"seq\":-1"), "seq: allowed is a whole number");
   EXPECT_EQ(refused("\"seq\":1", "\"seq\":1.5"), "seq: allowed is a whole number");
   EXPECT_EQ(refused("\"tcp\"", "\"\""), "kind: allowed is a word");
   EXPECT_EQ(refused("\"tcp\"", "7"), "kind: allowed is a text");
   EXPECT_EQ(refused("2023-", "x"), "ts: allowed is a time");
   EXPECT_EQ(refused("\"deny\"", "\"maybe\""), "decision: allowed is allow or deny");
-  EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"torn\":3"),
+  EXPECT_EQ(refused("\"v\":2", "\"v\":2,\"torn\":3"),
             "torn_sha256: allowed is a SHA-256 beside torn");
-  EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"before\":\"x\""), "before: allowed is a SHA-256");
-  EXPECT_NE(refused("\"v\":1", "\"v\":1,\"v\":1"), "");
-  EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"x\":{\"y\":1}"),
+  EXPECT_EQ(refused("\"v\":2", "\"v\":2,\"before\":\"x\""), "before: allowed is a SHA-256");
+  EXPECT_NE(refused("\"v\":2", "\"v\":2,\"v\":2"), "");
+  EXPECT_EQ(refused("\"v\":2", "\"v\":2,\"x\":{\"y\":1}"),
             "x: allowed is a text, a number or a truth");
-  EXPECT_NE(refused("\"v\":1", "\"v\":1,\"secrets\":[{\"name\":[]}]"), "");
+  EXPECT_NE(refused("\"v\":2", "\"v\":2,\"secrets\":[{\"name\":[]}]"), "");
   for (const char* uses : {"{}", "[1]"}) {
-    EXPECT_EQ(refused("\"v\":1", "\"v\":1,\"secrets\":" + std::string(uses)),
+    EXPECT_EQ(refused("\"v\":2", "\"v\":2,\"secrets\":" + std::string(uses)),
               "secrets: allowed is a list of the uses of secrets");
   }
   EXPECT_NE(refused("\"seq\":1,", "\"seq\":1, "), "");
@@ -127,7 +175,7 @@ TEST(AuditEntry, TheSecretsOfARequestAreTold) {
   const auto parsed = [](std::string_view secrets) {
     std::string record(kRecord);
     record.insert(record.rfind('}'), R"(,"secrets":)" + std::string(secrets));
-    AuditChain chain({});
+    AuditChain chain = new_chain();
     std::string line = chain.next(record);
     line.pop_back();
     return parse_audit_line(line);

@@ -37,6 +37,7 @@ constexpr auto kTexts = std::to_array<TextField>({
     {"path", &AuditEntry::path},
     {"detail", &AuditEntry::detail},
     {"torn_sha256", &AuditEntry::torn_sha256},
+    {"chain", &AuditEntry::chain},
     {"before", &AuditEntry::before},
     {"hash", &AuditEntry::hash},
 });
@@ -117,12 +118,17 @@ void read_secrets(const json::Value& line, AuditEntry& entry) {
 
 Status check_members(const json::Value& line, AuditEntry& entry) {
   const json::Value* version = line.find("v");
-  if (version == nullptr || *version != json::Value(1)) return fail(wrong("v", "1"));
-  if (entry.sequence == 0) return fail(wrong("seq", "a number from 1 on"));
+  if (version == nullptr || *version != json::Value(2)) return fail(wrong("v", "2"));
+  if (entry.sequence == 0 || entry.sequence > kMostAuditSequence)
+    return fail(wrong("seq", "a number from 1 to 2^48 - 1"));
   if (entry.kind.empty()) return fail(wrong("kind", "a word"));
   if (!parse_time(entry.time)) return fail(wrong("ts", "a time"));
   if ((entry.torn > 0) != is_sha256(entry.torn_sha256))
     return fail(wrong("torn_sha256", "a SHA-256 beside torn"));
+  if (!entry.chain.empty() && !is_audit_chain_id(entry.chain))
+    return fail(wrong("chain", "32 hexadecimal digits"));
+  const bool goes_on = entry.kind == "segment" || entry.kind == "cut";
+  if (goes_on && entry.before.empty()) return fail(wrong("before", "a SHA-256"));
   if (!entry.before.empty() && !is_sha256(entry.before)) return fail(wrong("before", "a SHA-256"));
   const json::Value* decision = line.find("decision");
   if (decision == nullptr) return {};

@@ -22,7 +22,8 @@ struct AuditEntry {
   std::uint64_t revision = 0, port = 0, status = 0, bytes_up = 0, bytes_down = 0, milliseconds = 0;
   std::uint64_t lost = 0, torn = 0;
   std::string torn_sha256;
-  std::string before;                // of a segment: the hash that it goes on from
+  std::string chain;                 // of the first record of a file: the chain's name
+  std::string before;                // of a segment or a cut: the hash that it goes on from
   std::vector<std::string> secrets;  // "NAME in WHERE"
 
   // What it was about: "GET a.example.com:80/x", "a.example.com:443", "198.18.0.9:443"; empty:

@@ -2,8 +2,9 @@
 // gateway, which opens a reader before it shuts itself in, reads the end afterwards, and has the
 // file for appending alone when the sandbox's first byte comes.
 //
-// A file that has grown past kMostAuditSegment is put aside as FILE.1, FILE.2, … before a run, and
-// FILE begins anew with a record that names the hash it goes on from.
+// A file that has grown past `segment` of its policy is put aside as FILE.1, FILE.2, … before a
+// run: its last record then says so, and FILE begins anew with a record that names the hash it goes
+// on from.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +13,42 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "egress/audit_chain.h"
+#include "egress/audit_keyring.h"
 #include "egress/audit_verify.h"
 
 namespace caisson::egress {
 
-inline constexpr std::uint64_t kMostAuditSegment = 64u << 20;
+// Opens or makes the file (0600), for appending, and locks it as claim_audit() does; put aside when
+// it has more than `most` bytes. Error: that of the system, and as of claim_audit().
+Result<Fd> open_audit(const std::string& path, const AuditKeyring& keyring, std::uint64_t most);
 
-// Opens or makes the file (0600), for appending, and locks it as claim_audit() does; `most` as
-// kMostAuditSegment. Error: that of the system, and as of claim_audit().
-Result<Fd> open_audit(const std::string& path, std::uint64_t most = kMostAuditSegment);
-
+// What whoever writes to a claimed file needs.
+struct AuditClaim {
+  AuditChainKey chain;
+  Fd head;  // of the chain, as AuditKeyring::head_file()
+};
 // `audit_fd`: a file that is open for appending. It is locked for as long as that opening or a copy
-// of it lasts, and its end is looked at. Errors: invalid_argument for what is no file of audit
-// records or is not open for appending alone; unavailable where somebody else writes to it.
-Status claim_audit(int audit_fd);
+// of it lasts, and its end is looked at; where it was cut a record says so. Errors:
+// invalid_argument for what is no file of audit records, was not written with these keys, or is not
+// open for appending alone; unavailable where somebody else writes to it.
+Result<AuditClaim> claim_audit(int audit_fd, const AuditKeyring& keyring);
 // A reader of the same file. Error: the system's.
 Result<Fd> open_audit_reader(int audit_fd);
 // What the next record stands on, and what was cut off behind it. Reads at its own pace: nothing
 // but lseek() and read(). Error: invalid_argument, as of claim_audit().
-Result<AuditEnd> read_audit_end(int reader_fd);
+Result<AuditEnd> read_audit_end(int reader_fd, const AuditChainKey& chain);
+// The chain of a file; empty where it has no record yet. Reads as above. Error: invalid_argument.
+Result<std::string> read_audit_chain(int reader_fd);
+
+// The chain of a claimed file behind its end. Where a later record is `known`, or another one with
+// the number of the last, the end was cut off: that is appended as a record. Error: the system's,
+// and as of AuditChain::create().
+Result<AuditChain> go_on(int audit_fd, const AuditChainKey& chain, const AuditEnd& end,
+                         const AuditHead& known);
+// Appends the next record, and has it lost where the file does not take it. The number of bytes
+// that it took.
+std::uint64_t append(int audit_fd, AuditChain& chain, std::string_view record);
+
 // Whether somebody has it claimed. Error: the system's.
 Result<bool> is_audit_claimed(int file_fd);
 

@@ -88,7 +88,7 @@ constexpr int kAllowedToLoops[] = {
     SYS_epoll_pwait,       SYS_eventfd2,   SYS_timerfd_create,
     SYS_timerfd_settime,   SYS_nanosleep,  SYS_clock_nanosleep,
     SYS_set_robust_list,   SYS_rseq,       SYS_sched_yield,
-    SYS_sched_getaffinity, SYS_membarrier,
+    SYS_sched_getaffinity, SYS_membarrier, SYS_fdatasync,  // of records
 };
 
 Status filter_system_calls(Confinement::Threads threads) {

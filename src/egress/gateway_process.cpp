@@ -14,6 +14,7 @@
 #include "base/kernel_abi.h"
 #include "base/paths.h"
 #include "base/sys.h"
+#include "egress/audit_keyring.h"
 #include "launcher/gateway_protocol.h"
 #include "policy/network_document.h"
 #include "policy/network_policy.h"
@@ -36,7 +37,8 @@ constexpr int kPatienceMs = 10'000;
 
 Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string& sandbox,
                                                               const policy::NetworkPolicy& policy,
-                                                              Fd audit, Fd alarm, Fd values) {
+                                                              Records records, Fd alarm,
+                                                              Fd values) {
   TRY_ASSIGN(const std::string program, helper_binary("caisson-gateway"));
   TRY_ASSIGN(SocketPair sockets, make_socket_pair(SOCK_SEQPACKET));
   TRY_ASSIGN(const Fd text, sys::memory_file("network-policy", policy::written(policy)));
@@ -46,9 +48,10 @@ Result<std::unique_ptr<GatewayProcess>> GatewayProcess::start(const std::string&
                             std::array{sockets.theirs.get()}));
   std::vector<int> descriptors = {text.get()};
   std::string first = sandbox + "\n";
-  if (audit.valid()) {
-    descriptors.push_back(audit.get());
-    first += launcher::kGatewayRecords;
+  if (records.file.valid()) {
+    descriptors.insert(descriptors.end(), {records.file.get(), records.chain.get()});
+    first += {launcher::kGatewayRecords, launcher::kGatewayChain};
+    gateway->head_ = std::move(records.head);
   }
   if (alarm.valid()) {
     descriptors.push_back(alarm.get());
@@ -157,6 +160,9 @@ Result<GatewayReport> GatewayProcess::stop() {
   const std::size_t end = std::min(told.find('\n'), told.size());
   GatewayReport report;
   TRY_ASSIGN(report.audit, AuditHead::decode(told.substr(0, end)));
+  // Where there is no room for it the report has it all the same.
+  if (head_.valid() && report.audit.sequence > 0)
+    static_cast<void>(write_head(head_.get(), report.audit));
   TRY_ASSIGN(report.counts, decode_report(told.substr(std::min(end + 1, told.size()))));
   return report;
 }

@@ -34,17 +34,22 @@ struct GatewayReport {
   AuditHead audit;  // the last record; sequence 0: there is none
 };
 
+// Where the records go.
+struct Records {
+  Fd file;         // open for appending and claimed (audit_file.h); invalid: nobody reads them
+  Fd chain, head;  // a file with AuditChainKey::encode(); what the chain's head is written to
+};
+
 class GatewayProcess {
  public:
   // Starts it and tells it what holds, without waiting: it gets ready beside whatever the caller
-  // does until serve(). `sandbox`: its id. `audit`: a file that is open for appending and
-  // claimed (audit_file.h); invalid: nobody reads the records. `alarm`: where it says that the
+  // does until serve(). `sandbox`: its id. `alarm`: where it says that the
   // sandbox is to end (launcher/gateway_protocol.h); invalid where no secret asks for that.
   // `values`: its connection to a minter (launcher/minter_socket.h), or invalid. Error: not_found
   // without the program.
   static Result<std::unique_ptr<GatewayProcess>> start(const std::string& sandbox,
                                                        const policy::NetworkPolicy& policy,
-                                                       Fd audit, Fd alarm, Fd values);
+                                                       Records records, Fd alarm, Fd values);
   ~GatewayProcess();
 
   // The values of the policy's secrets, in its order, and of its proxy's password
@@ -75,7 +80,8 @@ class GatewayProcess {
   // says of its own start.
   Status serve(GatewayDescriptors sockets);
 
-  // Ends it and says what it did. Once. Error: unavailable where it ended before.
+  // Ends it and says what it did; the last record is known then. Once. Error: unavailable where it
+  // ended before.
   Result<GatewayReport> stop();
 
  private:
@@ -84,7 +90,7 @@ class GatewayProcess {
   // The text of the word that begins so. Error: of its own start, or that it has ended.
   Result<sys::Message> expect(char kind);
 
-  Fd control_, certificate_;
+  Fd control_, certificate_, head_;
   ChildProcess child_;
 };
 

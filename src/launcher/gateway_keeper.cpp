@@ -120,6 +120,7 @@ Status GatewayKeeper::await_update() {
         !comes_within(control_.get(), static_cast<int>((end_us - now_us) / 1000)))
       return fail(Error(Code::kDeadlineExceeded, "the gateway does not answer"));
     TRY_ASSIGN(const sys::Message word, sys::recv_message(control_.get(), kMostGatewayMessage));
+    if (take_record_word(word.bytes)) continue;
     if (word.bytes.starts_with(kGatewayUpdated)) return {};
     if (word.bytes.starts_with(kGatewayRefused)) return fail(Error::invalid(word.bytes.substr(1)));
     if (word.bytes.starts_with(kGatewayFailed))
@@ -143,6 +144,7 @@ void GatewayKeeper::look(const std::array<pollfd, kEntries>& entries) {
     if (entries[0].revents == 0 || !comes_within(control_.get(), 0)) return;
     // It says that it is ready, or it has ended.
     const auto word = sys::recv_message(control_.get(), kMostGatewayMessage);
+    if (word.has_value() && take_record_word(word->bytes)) return;
     if (!word.has_value() || !word->bytes.starts_with(kGatewayReady)) lose();
     return;
   }
@@ -174,7 +176,15 @@ Status GatewayKeeper::start() {
     files.push_back(file.get());
     first += letter;
   };
-  add(files_.audit, kGatewayRecords);
+  Fd head;
+  if (files_.records.file.valid()) {
+    TRY_ASSIGN(const std::string known,
+               sys::read_again(files_.records.head.get(), kAuditHeadBytes));
+    TRY_ASSIGN(head, sys::memory_file("audit-head", known));
+  }
+  add(files_.records.file, kGatewayRecords);
+  add(files_.records.chain, kGatewayChain);
+  add(head, kGatewayHead);
   add(files_.keys, kGatewayKeys);
   add(files_.served, kGatewayServed);
   add(files_.alarm, kGatewayAlarm);
@@ -187,6 +197,22 @@ Status GatewayKeeper::start() {
   return sys::send_message(
       control_.get(), std::string_view(&kGatewayServe, 1),
       std::array{sockets_.tcp.get(), sockets_.dns_udp.get(), sockets_.dns_tcp.get()});
+}
+
+bool GatewayKeeper::take_record_word(std::string_view word) {
+  if (!word.starts_with(kGatewaySealed)) return false;
+  keep_head(word.substr(1));
+  return true;
+}
+
+void GatewayKeeper::keep_head(std::string_view bytes) const {
+  constexpr std::size_t kNumber = 8;
+  if (bytes.size() != kAuditHeadBytes || !files_.records.head.valid()) return;
+  const auto known = sys::read_again(files_.records.head.get(), kAuditHeadBytes);
+  // Later ones alone, whatever has become of the gateway.
+  if (!known.has_value() || bytes.substr(0, kNumber) <= std::string_view(*known).substr(0, kNumber))
+    return;
+  (void)::pwrite(files_.records.head.get(), bytes.data(), bytes.size(), 0);
 }
 
 void GatewayKeeper::lose() {
@@ -210,6 +236,7 @@ void GatewayKeeper::end() {
     while (comes_within(control_.get(), kEndPatienceMs)) {
       const auto word = sys::recv_message(control_.get(), kMostGatewayMessage);
       if (!word.has_value() || word->bytes.empty() || word->bytes.starts_with(kGatewayDone)) break;
+      (void)take_record_word(word->bytes);
       if (sys::monotonic_us() >= end_us) break;
     }
   }

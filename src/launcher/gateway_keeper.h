@@ -8,7 +8,9 @@
 // thread.
 //
 // Where the sandbox's policy inspects TLS there are keys (egress/gateway/keys.h): a file that is
-// held here, never read, and given to each gateway.
+// held here, never read, and given to each gateway. So is the key of the chain of its records; the
+// chain's head is written down here as gateways tell it, never an earlier one, so that none of them
+// can take back what others before it have written.
 #pragma once
 
 #include <poll.h>
@@ -26,17 +28,23 @@
 
 namespace caisson::launcher {
 
+// Where records go; all invalid: nowhere.
+struct KeptRecords {
+  Fd file, chain, head;
+};
+
 class GatewayKeeper {
  public:
   // kFixed holds whatever a policy says.
   enum class Floor : bool { kAsPolicySays, kFixed };
-  // `sandbox`: its id, which records and refusals name. `audit`: where the records go; invalid:
-  // nowhere. `keys`: invalid where TLS is never inspected. `served`: of a server's sandbox
-  // (egress/served_domain.h); invalid otherwise. `alarm`: where each gateway says that the sandbox
-  // is to end; its other end is the launcher's. `minter`: the socket of what makes values of
-  // secrets anew (minter_socket.h); invalid where no command does.
+  // `sandbox`: its id, which records and refusals name. `keys`: invalid where TLS is never
+  // inspected. `served`: of a server's sandbox (egress/served_domain.h); invalid otherwise.
+  // `alarm`: where each gateway says that the sandbox is to end; its other end is the launcher's.
+  // `minter`: the socket of what makes values of secrets anew (minter_socket.h); invalid where no
+  // command does.
   struct Files {
-    Fd audit, keys, served, alarm, minter;
+    KeptRecords records;
+    Fd keys, served, alarm, minter;
   };
   GatewayKeeper(std::string sandbox, Files files, Floor floor)
       : sandbox_(std::move(sandbox)), files_(std::move(files)), floor_(floor) {}
@@ -73,6 +81,9 @@ class GatewayKeeper {
   void lose();            // the gateway has ended, or is to
   void refuse_waiting();  // whatever waits at the sockets
   Status await_update();
+  // Whether it was a word about records, which is done with.
+  bool take_record_word(std::string_view word);
+  void keep_head(std::string_view bytes) const;
   void stop_waiting() const;
 
   std::string sandbox_;

@@ -52,7 +52,11 @@ struct Request {
   std::vector<Fd> owned;  // behind the plan's numbers
   Fd client, run_directory;
 
-  Fd take_audit() { return plan.audit != 0 ? std::move(owned[plan.audit_fd]) : Fd(); }
+  KeptRecords take_records() {
+    if (plan.audit == 0) return {};
+    const auto take = [&](std::uint32_t place) { return std::move(owned[plan.audit_fd + place]); };
+    return {.file = take(0), .chain = take(1), .head = take(2)};
+  }
   Fd take_keys() {
     return plan.keys == wall::PlanKeys::kFile ? std::move(owned[plan.keys_fd]) : Fd();
   }
@@ -500,8 +504,8 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   Fd broker_here(broker[0]);
   Fd broker_there(broker[1]);
   // The supervisor, and who comes of it, never has these.
-  Fd audit = request->take_audit(), keys = request->take_keys(), alarm = request->take_alarm(),
-     minter = request->take_minter();
+  KeptRecords records = request->take_records();
+  Fd keys = request->take_keys(), alarm = request->take_alarm(), minter = request->take_minter();
   auto served = served_file(request->plan);
   if (!served) return give_up(steps.name(std::move(served).error()));
   auto orders = make_socket_pair(SOCK_SEQPACKET);
@@ -517,7 +521,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   if (supervisor < 0) return give_up(steps.name(Error::syscall("fork of the supervisor", errno)));
   if (supervisor == 0) {
     broker_here.reset();
-    audit.reset();
+    records = {};
     keys.reset();
     alarm.reset();
     minter.reset();
@@ -538,7 +542,7 @@ int run_launcher(int control_fd, GuestEntry guest_entry) {
   request->close_named();
   auto handle = sys::pidfd_open(supervisor);
   GatewayKeeper gateway(request->plan.id,
-                        {.audit = std::move(audit),
+                        {.records = std::move(records),
                          .keys = std::move(keys),
                          .served = std::move(*served),
                          .alarm = std::move(raise),

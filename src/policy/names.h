@@ -20,6 +20,7 @@ inline constexpr std::array<std::string_view, 2> kOnRefusalNames = {"continue", 
 inline constexpr std::array<std::string_view, 2> kLayerNames = {"tmpfs", "quota"};
 inline constexpr std::array<std::string_view, 3> kGrantModeNames = {"ro", "rw", "copy"};
 inline constexpr std::array<std::string_view, 2> kNetworkDefaultNames = {"deny", "allow-public"};
+inline constexpr std::array<std::string_view, 3> kAuditSyncNames = {"none", "interval", "each"};
 inline constexpr std::array<std::string_view, 2> kFloorNames = {"liftable", "fixed"};
 inline constexpr std::array<std::string_view, 2> kRuleActionNames = {"allow", "deny"};
 inline constexpr std::array<std::string_view, 2> kRuleProtocolNames = {"http", "tcp"};
@@ -60,6 +61,9 @@ constexpr std::string_view to_string(RuleProtocol v) {
 }
 constexpr std::string_view to_string(TlsMode v) {
   return kTlsModeNames[static_cast<size_t>(v)];
+}
+constexpr std::string_view to_string(AuditSync v) {
+  return kAuditSyncNames[static_cast<size_t>(v)];
 }
 constexpr std::string_view to_string(UnmatchedName v) {
   return kUnmatchedNameNames[static_cast<size_t>(v)];

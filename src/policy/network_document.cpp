@@ -90,6 +90,24 @@ Result<DnsPolicy> read_dns(const Node& node, Path path) {
   return dns;
 }
 
+Result<AuditPolicy> read_audit(const Node& node, Path path) {
+  constexpr std::array<std::string_view, 2> kKeys = {"fsync", "segment"};
+  if (node.kind != Node::Kind::kMap) {
+    return fail(wrong_at(node, path, with_keys("a mapping", kKeys)));
+  }
+  AuditPolicy audit;
+  const auto read = [&](const std::string& name, const Node& value, Path below) -> Status {
+    if (name == "fsync") return read_enum(value, below, kAuditSyncNames, audit.sync);
+    if (name != "segment") return fail(unknown_key(name, value, below, kKeys));
+    TRY_ASSIGN(const auto bytes, read_amount(value, below, LimitUnit::kBytes));
+    if (!bytes) return fail(wrong_at(value, below, "a size from 64KiB to 1GiB"));
+    audit.segment = *bytes;
+    return {};
+  };
+  TRY(for_each_key(node, path, read));
+  return audit;
+}
+
 Result<std::vector<std::uint16_t>> read_ports(const Node& node, Path path) {
   constexpr std::string_view kAllowed = "a port from 1 to 65535";
   if (node.kind != Node::Kind::kList) {
@@ -222,8 +240,9 @@ Result<UpstreamProxy> read_proxy(const Node& node, Path path) {
 
 Status read_policy_key(const std::string& name, const Node& value, Path below,
                        NetworkPolicy& policy) {
-  constexpr std::array<std::string_view, 8> kKeys = {
-      "version", "default", "floor", "dns", "limits", "rules", "secrets", "upstream_proxy"};
+  constexpr std::array<std::string_view, 9> kKeys = {"version", "default", "floor",
+                                                     "dns",     "limits",  "audit",
+                                                     "rules",   "secrets", "upstream_proxy"};
   if (name == "version") {
     if (is_scalar(value) && value.text == "1") return {};
     return fail(wrong_at(value, below, "1"));
@@ -234,6 +253,8 @@ Status read_policy_key(const std::string& name, const Node& value, Path below,
     TRY_ASSIGN(policy.dns, read_dns(value, below));
   } else if (name == "limits") {
     TRY_ASSIGN(policy.limits, read_limits(value, below));
+  } else if (name == "audit") {
+    TRY_ASSIGN(policy.audit, read_audit(value, below));
   } else if (name == "rules") {
     TRY_ASSIGN(policy.rules, read_rules(value, below));
   } else if (name == "secrets") {
@@ -295,6 +316,12 @@ json::Value tree_of(const NetworkPolicy& policy) {
     limits.set(rule.key, format_limit(rule.unit, policy.limits.*rule.value));
   }
   tree.set("limits", std::move(limits));
+  if (policy.audit != AuditPolicy()) {
+    json::Value audit = json::Value::object();
+    audit.set("fsync", to_string(policy.audit.sync));
+    audit.set("segment", format_limit(LimitUnit::kBytes, policy.audit.segment));
+    tree.set("audit", std::move(audit));
+  }
   json::Value rules = json::Value::array();
   for (const NetworkRule& rule : policy.rules) rules.push(tree_of(rule));
   tree.set("rules", std::move(rules));

@@ -9,6 +9,7 @@
 #include "policy/complain.h"
 #include "policy/names.h"
 #include "policy/secret_check.h"
+#include "policy/units.h"
 #include "policy/upstream_proxy.h"
 
 namespace caisson::policy {
@@ -290,6 +291,13 @@ Result<std::shared_ptr<const CompiledNetwork>> CompiledNetwork::compile(const Ne
   }
   TRY(check_services(policy.dns.services, key_below(top, "dns")));
   TRY(check_limits(policy.limits, key_below(top, "limits")));
+  const std::string audit = key_below(top, "audit");
+  TRY(check_enum(key_below(audit, "fsync"), policy.audit.sync, kAuditSyncNames));
+  if (policy.audit.segment < kMinAuditSegment || policy.audit.segment > kMaxAuditSegment) {
+    return fail(wrong(key_below(audit, "segment"),
+                      format_limit(LimitUnit::kBytes, policy.audit.segment),
+                      "a size from 64KiB to 1GiB"));
+  }
   auto compiled = std::make_shared<CompiledNetwork>();
   if (policy.rules.size() > kMaxRules) {
     return fail(wrong(key_below(top, "rules"), std::to_string(policy.rules.size()) + " rules",

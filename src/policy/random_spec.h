@@ -106,6 +106,8 @@ class RandomSpec {
     NetworkPolicy policy;
     policy.unmatched = static_cast<NetworkDefault>(below(kNetworkDefaultNames.size()));
     policy.floor = static_cast<Floor>(below(kFloorNames.size()));
+    policy.audit.sync = static_cast<AuditSync>(below(kAuditSyncNames.size()));
+    if (chance(2)) policy.audit.segment = kMinAuditSegment + 1024 * below(1000);
     policy.dns.unmatched = static_cast<UnmatchedName>(below(kUnmatchedNameNames.size()));
     policy.dns.ttl = static_cast<std::uint32_t>(1 + below(3600));
     if (chance(3))

@@ -246,6 +246,13 @@ std::string_view id_fault(std::string_view id) {
   return good ? "" : "8 to 32 lower-case letters and digits";
 }
 
+// How many places the first of the audit's descriptors may have.
+std::size_t first_audit_descriptors(const Plan& plan, std::size_t descriptor_count) {
+  if (plan.audit == 0) return 1;
+  constexpr std::size_t kBehind = kAuditDescriptors - 1;
+  return descriptor_count > kBehind ? descriptor_count - kBehind : 0;
+}
+
 void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) {
   reader.check("id", id_fault(plan.id));
   if (plan.image != PlanImage::kHost) {
@@ -274,7 +281,7 @@ void check_head(Reader& reader, const Plan& plan, std::size_t descriptor_count) 
   reader.below(plan.egress, 2, "egress");
   reader.below(plan.fixed_floor, 2, "fixed_floor");
   reader.below(plan.audit, 2, "audit");
-  reader.below(plan.audit_fd, plan.audit != 0 ? descriptor_count : 1, "audit_fd");
+  reader.below(plan.audit_fd, first_audit_descriptors(plan, descriptor_count), "audit_fd");
   reader.below(static_cast<std::uint8_t>(plan.keys), plan.network == PlanNetwork::kGateway ? 3 : 2,
                "keys");
   reader.below(plan.keys_fd, plan.keys != PlanKeys::kNone ? descriptor_count : 1, "keys_fd");

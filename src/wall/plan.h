@@ -35,6 +35,9 @@ enum class PlanKeys : std::uint8_t {
   kFile = 1,  // what a gateway that the launcher keeps has (egress/gateway/keys.h)
   kSaid = 2,  // a socket into which a gateway that its maker has started says `authority`
 };
+// The descriptors of Plan::audit stand behind each other: the records' file, the key of their chain
+// (egress/audit_key.h), the file of its head (egress/audit_keyring.h).
+inline constexpr std::size_t kAuditDescriptors = 3;
 
 // A root directory of an image, one of a stack of overlay's lower directories; the fields are as
 // the plan's own of the uppermost.
@@ -85,8 +88,8 @@ struct Plan {
   std::uint8_t keep_layer = 0, egress = 0;
   PlanNetwork network = PlanNetwork::kNone;
   std::uint8_t fixed_floor = 0;  // of such a gateway: nothing but the Internet, whatever it is told
-  std::uint8_t audit = 0;        // a gateway that the launcher keeps writes its records
-  std::uint32_t audit_fd = 0;    // index; there
+  std::uint8_t audit = 0;        // a gateway that the launcher keeps writes records
+  std::uint32_t audit_fd = 0;    // index of the first of kAuditDescriptors
   PlanKeys keys = PlanKeys::kNone;
   std::uint32_t keys_fd = 0;  // index, but where there are none
   // How the gateway, whoever keeps it, has the sandbox ended (launcher/gateway_protocol.h).

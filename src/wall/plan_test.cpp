@@ -42,7 +42,7 @@ Plan full_plan() {
   plan.network = PlanNetwork::kGateway;
   plan.fixed_floor = 1;
   plan.audit = 1;
-  plan.audit_fd = 3;
+  plan.audit_fd = 1;
   plan.keys = PlanKeys::kFile;
   plan.keys_fd = 2;
   plan.alarm = 1;
@@ -280,8 +280,8 @@ TEST(Plan, RefusesEachValueOutOfRange) {
       {[](Plan& p) { p.network = static_cast<PlanNetwork>(2); }, "plan: network: found 2"},
       {[](Plan& p) { p.fixed_floor = 2; }, "plan: fixed_floor: found 2"},
       {[](Plan& p) { p.audit = 2; }, "plan: audit: found 2"},
-      {[](Plan& p) { p.audit_fd = 4; }, "plan: audit_fd: found 4; allowed is 0 to 3"},
-      {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 3; allowed is 0 to 0"},
+      {[](Plan& p) { p.audit_fd = 2; }, "plan: audit_fd: found 2; allowed is 0 to 1"},
+      {[](Plan& p) { p.audit = 0; }, "plan: audit_fd: found 1; allowed is 0 to 0"},
       {[](Plan& p) { p.served_domain = std::string(16 * 1024 + 1, 'x'); },
        "plan: bytes of served_domain"},
       {[](Plan& p) { p.keys = static_cast<PlanKeys>(3); }, "plan: keys: found 3"},

@@ -5,9 +5,11 @@ The files are made here, from the description in docs/network.md and not by the 
 mistake on both of its sides would show.
 """
 import hashlib
+import hmac
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import support
@@ -26,13 +28,30 @@ ALLOWED = decision("allow", reason="match", rule="api", host="api.example.com", 
 RUN = [BEGIN, REFUSED, REFUSED, PATH, ALLOWED, END]
 
 
+MASTER, ID = b"k" * 32, "a" * 32
+
+
+def mac(key, message):
+    return hmac.new(key, message, hashlib.sha256).digest()
+
+
+def key_of(sequence, chain_id=ID):
+    key = mac(MASTER, b"audit chain " + chain_id.encode())
+    for bit in range(47, -1, -1):
+        key = mac(key, b"1" if sequence >> bit & 1 else b"0")
+    return key
+
+
 def chain(records, sequence=0, before="0" * 64):
     """The lines of these records, and the last hash."""
     lines = []
     for record in records:
         sequence += 1
-        body = json.dumps({"ts": TIME, "v": 1, **record, "seq": sequence}, separators=(",", ":"))[:-1]
-        before = hashlib.sha256(bytes.fromhex(before) + body.encode()).hexdigest()
+        if record["kind"] == "cut":
+            before = record["before"]
+        named = {"chain": ID} if not lines and (sequence == 1 or record["kind"] == "segment") else {}
+        body = json.dumps({"ts": TIME, "v": 2, **record, **named, "seq": sequence}, separators=(",", ":"))[:-1]
+        before = mac(key_of(sequence), bytes.fromhex(before) + body.encode()).hex()
         lines.append(f'{body},"hash":"{before}"}}\n')
     return lines, before
 
@@ -41,6 +60,26 @@ class Audit(support.CallerTest):
     def file(self, lines, name="net.jsonl"):
         return str(self.caller.write(name, "".join(lines), 0o644))
 
+    def setUp(self):
+        super().setUp()
+        folder = self.keys()
+        for path in (folder.parent, folder, folder / "heads"):
+            path.mkdir(mode=0o700, exist_ok=True)
+            self.caller.own(path)
+        (folder / "key").write_bytes(MASTER)
+        (folder / "key").chmod(0o600)
+        self.caller.own(folder / "key")
+        for head in (folder / "heads").iterdir():
+            head.unlink()
+
+    def keys(self):
+        return pathlib.Path(self.caller.env["CAISSON_STATE_DIR"]) / "audit"
+
+    def know(self, sequence, digest):
+        head = self.keys() / "heads" / ID
+        head.write_bytes(sequence.to_bytes(8, "big") + bytes.fromhex(digest))
+        self.caller.own(head)
+
     def verify(self, *arguments):
         done = self.caller.caisson("audit", "verify", *arguments)
         return done.returncode, done.out
@@ -48,10 +87,11 @@ class Audit(support.CallerTest):
     def test_a_whole_file_is_verified(self):
         lines, head = chain(RUN + RUN)
         file = self.file(lines)
-        self.assertEqual(self.verify(file), (0, f"whole: 12 records, head {head}\n"))
+        self.assertEqual(self.verify(file), (0, f"whole: 12 records, sealed as far as record 12, head {head}\n"))
         self.assertEqual(self.verify("--head", head, file)[0], 0)
         status, out = self.verify("--json", file)
-        self.assertEqual((status, json.loads(out)), (0, {"whole": True, "broken": False, "incomplete": False, "records": 12, "seq": 12,
+        self.assertEqual((status, json.loads(out)), (0, {"whole": True, "broken": False, "cut": False, "incomplete": False, "records": 12,
+                                                         "sealed": 12, "seq": 12,
                                                          "head": head, "findings": []}))
 
     def test_the_first_line_that_is_not_as_it_was_is_named(self):
@@ -60,16 +100,16 @@ class Audit(support.CallerTest):
                 (lines[:3] + [lines[3].replace("/upload", "/public")] + lines[4:], 4, "the line was changed: its hash does not fit"),
                 (lines[:3] + ["{}\n"] + lines[4:], 4, "the line was changed or added: found is no record"),
                 (lines[:2] + lines[3:], 3, "before this line record 3 is missing"),
-                (lines[2:], 1, "before this line records 1 to 2 are missing"),
+                (lines[2:], 1, "the first record of a file names its chain, and this one does not"),
                 (lines[:3] + lines[2:], 4, "record 3 comes after record 3: lines were moved or doubled"),
                 (lines[:1] + ["x" * 70_000 + "\n"] + lines[1:], 2, "it is longer than 65536 bytes")):
             file = self.file(changed)
             status, out = self.verify(file)
-            self.assertEqual((status, out.splitlines()[-1].startswith(f"broken: {file}, line {number}: {words}")), (1, True), out)
+            self.assertEqual((status, out.splitlines()[-1].startswith(f"broken: {file}, line {number}: {words}")), (2, True), out)
             told = json.loads(self.verify("--json", file)[1])
             self.assertEqual((told["whole"], told["broken"], told["findings"][-1]["line"]), (False, True, number))
         status, out = self.verify("--head", "0" * 64, self.file(lines))
-        self.assertEqual((status, "the last record is not the one whose hash was given; its own is " + head in out), (1, True), out)
+        self.assertEqual((status, "the last record is not the one whose hash was given; its own is " + head in out), (2, True), out)
 
     def test_an_end_that_is_missing_is_told(self):
         lines, _ = chain(RUN)
@@ -80,18 +120,55 @@ class Audit(support.CallerTest):
         status, out = self.verify(self.file([]))
         self.assertEqual((status, "there is no record in it" in out), (1, True), out)
 
+    def test_an_end_that_was_known_and_is_missing_is_told(self):
+        lines, head = chain(RUN)
+        self.know(len(RUN), head)
+        self.assertEqual(self.verify(self.file(lines))[0], 0)
+        file = self.file(lines[:2])
+        status, out = self.verify(file)
+        self.assertEqual((status, f"cut: {file}, line 2: the file ends with record 2, and record 6 is known to have been written" in out), (3, True), out)
+        told = json.loads(self.verify("--json", file)[1])
+        self.assertEqual((told["whole"], told["cut"], told["broken"]), (False, True, False))
+        # A whole run less, which has all that a file needs.
+        longer, last = chain(RUN + RUN)
+        self.know(12, last)
+        self.assertEqual(self.verify(self.file(lines))[0], 3)
+        # Who goes on says so.
+        more, end = chain([{"kind": "cut", "before": last}, *RUN], 12, last)
+        self.know(19, end)
+        file = self.file(lines + more)
+        status, out = self.verify(file)
+        self.assertEqual((status, f"cut: {file}, line 7: before this line records 7 to 12 are missing" in out), (3, True), out)
+
+    def test_records_need_the_key(self):
+        lines, _ = chain(RUN)
+        forged = [lines[0], *chain(RUN)[0][1:]]
+        body = lines[1][:lines[1].index(',"hash"')]
+        before = json.loads(lines[0])["hash"]
+        forged[1] = f'{body},"hash":"{hashlib.sha256(bytes.fromhex(before) + body.encode()).hexdigest()}"}}\n'
+        status, out = self.verify(self.file(forged))
+        self.assertEqual((status, "line 2: the line was changed: its hash does not fit" in out), (2, True), out)
+        file = self.file(lines)
+        other = self.keys().parent / "other"
+        os.rename(self.keys(), other)
+        self.assert_refused(self.caller.caisson("audit", "verify", file), "without the key that the records were made with nothing can be proven")
+        self.assertEqual(self.verify("--keys", str(other), file)[0], 0)
+        (other / "key").write_bytes(b"x" * 32)
+        self.assertEqual(self.verify("--keys", str(other), file)[0], 2)
+        shutil.rmtree(other)
+
     def test_files_that_go_on_from_each_other(self):
         first, head = chain(RUN)
         second, last = chain([{"kind": "segment", "before": head}, *RUN], len(RUN), head)
         old, new = self.file(first, "net.jsonl.1"), self.file(second)
-        self.assertEqual(self.verify(old, new), (0, f"whole: 13 records, head {last}\n"))
+        self.assertEqual(self.verify(old, new), (0, f"whole: 13 records, sealed as far as record 13, head {last}\n"))
         status, out = self.verify(new)
         self.assertEqual((status, f"line 1: it goes on from another file, whose last hash was {head}" in out), (0, True), out)
         status, out = self.verify(new, old)
-        self.assertEqual((status, "it begins anew" in out), (1, True), out)
+        self.assertEqual((status, "it begins anew" in out), (2, True), out)
         shorter = self.file(chain(RUN[:-2] + [END])[0], "net.jsonl.1")
         status, out = self.verify(shorter, new)
-        self.assertEqual((status, "the file does not go on from the end of the one before it" in out), (1, True), out)
+        self.assertEqual((status, "the file does not go on from the end of the one before it" in out), (2, True), out)
 
     def test_why_says_what_was_refused_and_the_nearest_rule(self):
         file = self.file(chain(RUN)[0])

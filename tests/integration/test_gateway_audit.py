@@ -43,18 +43,21 @@ class Stage(test_gateway.Lab):
             lines = whole.splitlines(keepends=True)
             self.assertEqual([json.loads(line)["kind"] for line in lines], ["begin", "tls", "end"] * 2)
             self.assertEqual(head, {"seq": 6, "hash": json.loads(lines[5])["hash"]})
-            self.assertEqual(self.verify(caller, "--head", head["hash"], audit), (0, f"whole: 6 records, head {head['hash']}\n"))
+            self.assertEqual(self.verify(caller, "--head", head["hash"], audit), (0, f"whole: 6 records, sealed as far as record 6, head {head['hash']}\n"))
 
-            def changed(data, words, *, options=()):
+            def changed(data, words, *, wanted=2, options=()):
                 pathlib.Path(audit).write_bytes(data)
                 status, out = self.verify(caller, *options, audit)
-                self.assertEqual(status, 1, out)
+                self.assertEqual(status, wanted, out)
                 self.assertIn(words, out)
 
             changed(whole.replace(b"evil.example.org", b"good.example.org", 1), "broken: " + audit + ", line 2: the line was changed")
             changed(b"".join(lines[:1] + lines[2:]), "line 2: before this line record 2 is missing")
-            changed(b"".join(lines[:-1]), "line 4: the run of")
+            changed(b"".join(lines[:-1]), "line 4: the run of", wanted=3)
+            # A whole run less, of which the file says nothing.
+            changed(b"".join(lines[:3]), "line 3: the file ends with record 3, and record 6 is known to have been written", wanted=3)
             changed(b"".join(lines[:3]), "the last record is not the one whose hash was given", options=("--head", head["hash"]))
+            self.assertEqual(pathlib.Path(self.keys(caller), "key").stat().st_mode & 0o777, 0o600)
             done = caller.caisson("audit", "why", audit, "https://evil.example.org/x")
             self.assertEqual(done.returncode, 0, done)
             self.assertRegex(done.out, r"^refused once, last in record 2 .* deny tls evil.example.org:443: no rule names the host")
@@ -65,6 +68,16 @@ class Stage(test_gateway.Lab):
             status, out = self.verify(caller, audit)
             self.assertEqual(status, 0, out)
             self.assertIn("remark: " + audit + ", line 7: a record was cut off here", out)
+
+            # An end that was cut off between two runs shows for ever.
+            pathlib.Path(audit).write_bytes(b"".join(lines[:3]))
+            last = self.run_audited(caller, audit)["audit"]
+            self.assertEqual(last["seq"], 13)
+            status, out = self.verify(caller, audit)
+            self.assertEqual((status, "cut: " + audit + ", line 4: before this line records 4 to 9 are missing" in out), (3, True), out)
+
+    def keys(self, caller):
+        return pathlib.Path(caller.env["CAISSON_STATE_DIR"], "audit")
 
     def test_an_audit_file_has_one_writer_and_nothing_else_in_it(self):
         for caller in self.each_caller():

@@ -140,7 +140,7 @@ class Stage(Lab):
         self.assertEqual(done.returncode, expect, done)
         text = audit.read_text() if audit.exists() else ""
         self.assertNotIn("anaryCANARY", text + done.out + done.err)
-        result["audit"] = [r for r in map(json.loads, text.splitlines()) if r["kind"] not in ("begin", "end")]
+        result["audit"] = [r for r in map(json.loads, text.splitlines()) if r["kind"] not in ("begin", "end", "seal")]
         return result
 
     def python(self, caller, script, policy=POLICY, **named):

@@ -13,8 +13,9 @@ namespace caisson::egress {
 namespace {
 
 constexpr std::size_t kMostText = 255;
-constexpr std::array<std::string_view, 9> kKindNames = {
-    "dns", "tcp", "tls", "http", "policy_update", "limit", "begin", "end", "secret_violation"};
+constexpr std::array<std::string_view, 10> kKindNames = {
+    "dns", "tcp", "tls", "http", "policy_update", "limit", "begin", "end", "secret_violation",
+    "seal"};
 
 std::string_view cut(std::string_view text) {
   return text.substr(0, kMostText);
@@ -55,9 +56,10 @@ std::string_view to_string(AuditKind kind) {
 std::string audit_line(const AuditRecord& record, std::string_view sandbox, std::uint64_t revision,
                        std::chrono::system_clock::time_point now) {
   json::Value line = json::Value::object();
-  line.set("ts", time_text(now)).set("v", 1).set("sandbox", sandbox).set("rev", revision);
+  line.set("ts", time_text(now)).set("v", 2).set("sandbox", sandbox).set("rev", revision);
   line.set("kind", to_string(record.kind));
-  const bool decides = record.kind != AuditKind::kBegin && record.kind != AuditKind::kEnd;
+  const bool decides = record.kind != AuditKind::kBegin && record.kind != AuditKind::kEnd &&
+                       record.kind != AuditKind::kSeal;
   if (decides) line.set("decision", record.allowed ? "allow" : "deny");
   set_text(line, "rule", record.rule);
   set_text(line, "reason", record.reason);

@@ -16,7 +16,8 @@
 
 namespace caisson::egress {
 
-// kBegin and kEnd are the first and the last record of a run, and no decisions.
+// kBegin and kEnd are the first and the last record of a run, kSeal stands between (audit_chain.h);
+// they are no decisions.
 enum class AuditKind : std::uint8_t {
   kDns,
   kTcp,
@@ -26,7 +27,8 @@ enum class AuditKind : std::uint8_t {
   kLimit,
   kBegin,
   kEnd,
-  kSecretViolation
+  kSecretViolation,
+  kSeal
 };
 std::string_view to_string(AuditKind kind);
 

@@ -41,7 +41,7 @@ TEST(Audit, ARecordIsOneLine) {
                                     .bytes_down = 3021,
                                     .time = std::chrono::milliseconds(143)});
   EXPECT_EQ(json::serialize(line),
-            R"({"ts":"2023-11-14T22:13:20.000000Z","v":1,"sandbox":"sb1","rev":7,)"
+            R"({"ts":"2023-11-14T22:13:20.000000Z","v":2,"sandbox":"sb1","rev":7,)"
             R"("kind":"http","decision":"allow","rule":"api","reason":"match",)"
             R"("host":"api.example.com","port":80,"dst":"198.18.0.9:80",)"
             R"("upstream":"192.0.2.1:80","method":"GET","path":"/v1","status":201,)"
@@ -64,7 +64,8 @@ TEST(Audit, ARecordWithManySecretsIsReadAgain) {
   AuditRecord record{.kind = AuditKind::kSecretViolation};
   for (int use = 0; use < 64; ++use)
     record.secrets.push_back({std::string(64, 'n'), "json:/" + std::string(200, 'p'), 1});
-  AuditChain chain({});
+  AuditChain chain =
+      std::move(AuditChain::create(AuditChainKey::of("key", AuditChainKey::new_id()), {})).value();
   std::string line = chain.next(audit_line(record, "sb1", 1, kTime));
   ASSERT_TRUE(line.ends_with("\n"));
   line.pop_back();

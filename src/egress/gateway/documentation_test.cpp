@@ -71,6 +71,7 @@ TEST(NetworkDocumentation, HasEveryKeyOfAPolicy) {
   const auto policy = policy::parse_network_policy(R"(
 dns: {services: [_db._tcp.example.com]}
 upstream_proxy: {address: "proxy.example.com:1080", username: me}
+audit: {fsync: none, segment: 1MiB}
 rules:
   - id: a
     hosts: [a.example.com]
@@ -165,7 +166,9 @@ TEST(NetworkDocumentation, HasEveryFieldOfARecord) {
       .secrets = std::vector<AuditRecord::SecretPart>(kMostAuditSecrets + 1, {"a", "a", 1}),
       .scrubbed = 1,
       .detail = "a"};
-  AuditChain chain(AuditHead{}, "torn");
+  AuditChain chain =
+      std::move(AuditChain::create(AuditChainKey::of("key", AuditChainKey::new_id()), {}, "torn"))
+          .value();
   chain.lose();
   const auto line = json::parse(std::string_view(chain.next(audit_line(record, "a", 1, {}))));
   ASSERT_TRUE(line.has_value());

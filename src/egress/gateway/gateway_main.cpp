@@ -23,6 +23,7 @@
 #include "base/sys.h"
 #include "egress/audit_file.h"
 #include "egress/confine.h"
+#include "egress/gateway/audit_writer.h"
 #include "egress/gateway/gateway.h"
 #include "egress/gateway/keys.h"
 #include "egress/minted.h"
@@ -48,6 +49,7 @@ constexpr std::size_t kMostMemory = 512u << 20;
 constexpr std::size_t kMostDescriptors = 65'536;
 constexpr std::size_t kMostPolicy = 16u << 20;
 constexpr std::size_t kMostServed = 64u << 10;
+constexpr std::size_t kMostChain = 256;
 constexpr std::chrono::seconds kLastRecords{1};
 // Of one run. What comes then is counted.
 constexpr std::uint64_t kMostAudit = 1u << 30;
@@ -57,7 +59,11 @@ struct Started {
   bool fixed_floor = false;
   std::shared_ptr<const policy::CompiledNetwork> policy;
   GatewaySockets sockets;
-  Fd audit, audit_reader, alarm, values;
+  // Where the records go; the key of their chain is read when nobody can look at our memory.
+  Fd audit, audit_reader, chain_file;
+  AuditChainKey chain;
+  std::optional<AuditHead> known;  // where heads are wanted
+  Fd alarm, values;
   std::shared_ptr<io::Authority> authority;
   std::shared_ptr<io::TlsTrust> trust;
   std::vector<SecretEntry> secrets;
@@ -160,6 +166,15 @@ Status take_descriptors(sys::Message& first, Started& started) {
     if (letters[at] == kGatewayRecords) {
       started.audit = std::move(descriptor);
       TRY_ASSIGN(started.audit_reader, open_audit_reader(started.audit.get()));
+    } else if (letters[at] == kGatewayChain) {
+      started.chain_file = std::move(descriptor);
+    } else if (letters[at] == kGatewayHead) {
+      TRY_ASSIGN(const std::string text, sys::read_again(descriptor.get(), kAuditHeadBytes));
+      if (text.empty()) {
+        started.known = AuditHead();
+      } else {
+        TRY_ASSIGN(started.known, AuditHead::from_bytes(text));
+      }
     } else if (letters[at] == kGatewayKeys) {
       started.keys = std::move(descriptor);
     } else if (letters[at] == kGatewayAlarm) {
@@ -238,6 +253,12 @@ Result<std::optional<Started>> receive_start(bool fixed) {
   TRY(take_descriptors(first, started));
   TRY(trust_served(started));
   TRY(forbid_dumps());
+  if (started.audit.valid()) {
+    TRY_ASSIGN(std::string bytes, sys::read_again(started.chain_file.get(), kMostChain));
+    const SecretValue key = SecretValue::take(bytes);
+    TRY_ASSIGN(started.chain, AuditChainKey::decode(key.bytes()));
+    started.chain_file.reset();
+  }
   if (started.keys.valid()) {
     TRY_ASSIGN(SandboxKeys keys, read_keys(started.keys.get()));
     started.sealing = std::move(keys.sealing);
@@ -347,29 +368,6 @@ io::Async<void> wait_for_records(io::Loop& loop, Gateway& gateway) {
   loop.stop();
 }
 
-// Where the records go. One that the file does not take is lost, and the next one says so.
-class AuditFile {
- public:
-  AuditFile(Fd file, AuditEnd end)
-      : file_(std::move(file)), chain_(std::move(end.head), end.torn) {}
-
-  void write(AuditKind kind, const std::string& line) {
-    if (!file_.valid() || line.empty()) return;
-    if (written_ >= kMostAudit && kind != AuditKind::kEnd) return chain_.lose();
-    const std::string bytes = chain_.next(line);
-    const ssize_t count = TEMP_FAILURE_RETRY(::write(file_.get(), bytes.data(), bytes.size()));
-    chain_.appended(count < 0 ? 0 : static_cast<std::size_t>(count));
-    if (count > 0) written_ += static_cast<std::uint64_t>(count);
-  }
-  // Of what was written here; nothing is known where nothing was.
-  AuditHead head() const { return written_ > 0 ? chain_.head() : AuditHead(); }
-
- private:
-  Fd file_;
-  AuditChain chain_;
-  std::uint64_t written_ = 0;
-};
-
 // The first and the last record of a run.
 std::string edge_line(AuditKind kind, const std::string& sandbox, std::uint64_t revision,
                       const GatewayCounts& counts) {
@@ -379,21 +377,32 @@ std::string edge_line(AuditKind kind, const std::string& sandbox, std::uint64_t 
 }
 
 // The end of the records that are there may be whatever another gateway made of it, so it is read
-// when this one has no rights any more; and not by what has read a sandbox's bytes.
-Result<AuditFile> take_audit(Fd file, Fd reader) {
-  AuditEnd end;
-  if (reader.valid()) {
-    TRY_ASSIGN(end, read_audit_end(reader.get()));
-  }
-  return AuditFile(std::move(file), std::move(end));
+// when this one has no rights any more; and not by what has read a sandbox's bytes. The keys of
+// what is written are gone then.
+Result<std::optional<AuditChain>> take_chain(Started& started) {
+  if (!started.audit.valid()) return std::nullopt;
+  TRY_ASSIGN(const AuditEnd end, read_audit_end(started.audit_reader.get(), started.chain));
+  started.audit_reader.reset();
+  TRY_ASSIGN(AuditChain chain,
+             go_on(started.audit.get(), started.chain, end, started.known.value_or(AuditHead())));
+  started.chain.key = SecretValue();
+  return chain;
+}
+
+AuditWriter::Options audit_options(const Started& started) {
+  AuditWriter::Options options{
+      .sandbox = started.sandbox, .sync = started.policy->values().audit.sync, .most = kMostAudit};
+  if (started.known)
+    options.sealed = [](const AuditHead& head) { say(kGatewaySealed, head.bytes()); };
+  return options;
 }
 
 Status serve(Started started) {
   // While what fails can still be said.
-  TRY_ASSIGN(AuditFile audit,
-             take_audit(std::move(started.audit), std::move(started.audit_reader)));
+  TRY_ASSIGN(std::optional<AuditChain> chain, take_chain(started));
   const Fd alarm = std::move(started.alarm);
   io::Loop loop(kThreads);
+  AuditWriter audit(loop, std::move(started.audit), std::move(chain), audit_options(started));
   TRY_ASSIGN(const std::unique_ptr<io::Stream> control, io::adopt(loop, Fd(kGatewayControlFd)));
   Report report;
   const Orders orders{.fixed_floor = started.fixed_floor, .sealing = std::move(started.sealing)};
@@ -433,6 +442,7 @@ Status serve(Started started) {
   const GatewayCounts counts = gateway->counts();
   audit.write(AuditKind::kEnd,
               edge_line(AuditKind::kEnd, started.sandbox, gateway->revision(), counts));
+  audit.close();
   report.bytes_out = counts.bytes_up;
   report.bytes_in = counts.bytes_down;
   say(kGatewayDone, audit.head().encode() + "\n" + encode_report(report));
