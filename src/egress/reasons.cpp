@@ -92,6 +92,7 @@ constexpr auto kReasons = std::to_array<Reason>({
      "another than the other"},
     {"no_host", "the request has no Host"},
     {"bad_target", "the request's target can be read in two ways, or is none"},
+    {"bad_head", "the head of the request by HTTP/2 is malformed, or longer than is allowed"},
     {"bad_body", "the request's body is not as HTTP frames it"},
     {"upgrade", "the request asks for another protocol than WebSocket"},
     {"refused", "no rule could allow the name, and dns has unmatched: refused"},

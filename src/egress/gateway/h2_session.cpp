@@ -112,10 +112,25 @@ struct H2Callbacks {
     return 0;
   }
 
+  // Of a head; what is wrong behind one is its request's matter.
+  static void tell_malformed(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+    const H2Session& self = session_of(user);
+    H2Stream* const stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr || stream->has_head_ || stream->malformed_ || !self.on_malformed_) return;
+    stream->malformed_ = true;
+    self.on_malformed_();
+  }
+
+  static int invalid_frame(nghttp2_session* session, const nghttp2_frame* frame, int, void* user) {
+    if (frame->hd.type == NGHTTP2_HEADERS) tell_malformed(session, frame, user);
+    return 0;
+  }
+
   // The library would go on without it.
   static int invalid_header(nghttp2_session* session, const nghttp2_frame* frame,
                             const std::uint8_t*, std::size_t, const std::uint8_t*, std::size_t,
-                            std::uint8_t, void*) {
+                            std::uint8_t, void* user) {
+    tell_malformed(session, frame, user);
     nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                               NGHTTP2_PROTOCOL_ERROR);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -196,6 +211,7 @@ struct H2Callbacks {
     nghttp2_session_callbacks_set_on_begin_headers_callback(made, begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(made, header);
     nghttp2_session_callbacks_set_on_invalid_header_callback(made, invalid_header);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(made, invalid_frame);
     nghttp2_session_callbacks_set_on_frame_recv_callback(made, frame_received);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(made, data_received);
     nghttp2_session_callbacks_set_on_frame_send_callback(made, frame_sent);
@@ -439,6 +455,7 @@ Async<void> H2Session::run(std::shared_ptr<H2Session> self, OnRequest on_request
   // They may hold who holds the session.
   self->on_request_ = nullptr;
   self->may_begin_ = nullptr;
+  self->on_malformed_ = nullptr;
 }
 
 Async<void> H2Session::read_all(H2Session& self) {

@@ -121,7 +121,7 @@ class H2Stream {
   io::Event changed_;
   H2Fields block_;  // the section that is coming
   std::size_t block_bytes_ = 0;
-  bool too_large_ = false;
+  bool too_large_ = false, malformed_ = false;
   H2Fields head_, trailers_;
   bool has_head_ = false, has_body_ = false;
   unsigned interim_ = 0;
@@ -155,6 +155,10 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
   using MayBegin = std::function<bool()>;
   static io::Async<void> run(std::shared_ptr<H2Session> self, OnRequest on_request,
                              MayBegin may_begin);
+
+  // Before run(), of a server: called once for each request whose head is not HTTP/2's, and which
+  // is therefore nobody's: its stream ends by itself.
+  void on_malformed(std::function<void()> tell) { on_malformed_ = std::move(tell); }
 
   // A client's: whether one more request may be sent now.
   bool may_open() const;
@@ -195,6 +199,7 @@ class H2Session : public std::enable_shared_from_this<H2Session> {
   std::map<std::int32_t, std::shared_ptr<H2Stream>> streams_;
   OnRequest on_request_;
   MayBegin may_begin_;
+  std::function<void()> on_malformed_;
   io::Event writable_, drained_, changed_;
   TokenBucket resets_;
   std::optional<io::Clock::time_point> idle_since_;

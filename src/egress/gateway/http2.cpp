@@ -31,10 +31,23 @@ class Counted {
   std::shared_ptr<State> state_;
 };
 
+// What cannot be read as a request, and so is judged by nobody.
+void record_bad_head(const Client& client, int status, std::string detail) {
+  AuditRecord record{.kind = AuditKind::kHttp, .status = status, .detail = std::move(detail)};
+  record.reason = "bad_head";
+  record.host = client.served->text();
+  record.port = client.destination.port;
+  record.destination = client.destination.text;
+  record.proto = "h2";
+  record.tls = kInspected;
+  client.state->record(record);
+}
+
 Async<void> serve_stream(std::shared_ptr<Client> client, std::shared_ptr<H2Stream> stream,
                          std::string peer) {
   const Counted counted(client->state);
   if (stream->head_too_large()) {
+    record_bad_head(*client, 431, "it is longer than is allowed");
     const Status told = stream->send_head({{":status", "431"}}, H2End::kEnds);
     if (!told.has_value()) stream->reset(H2Code::kEnhanceYourCalm);
     stream->let_go();
@@ -43,6 +56,7 @@ Async<void> serve_stream(std::shared_ptr<Client> client, std::shared_ptr<H2Strea
   const H2Body body = stream->ended_with_head() ? H2Body::kNone : H2Body::kFollows;
   auto head = request_of(stream->take_head(), body);
   if (!head.has_value()) {
+    record_bad_head(*client, 0, head.error().message());
     stream->reset(H2Code::kProtocolError);
     co_return;
   }
@@ -83,6 +97,8 @@ Async<void> Gateway::State::serve_http2(std::shared_ptr<State> self,
   auto on_request = [held, peer](std::shared_ptr<H2Stream> stream) {
     held->state->loop.spawn(serve_stream(held, std::move(stream), peer));
   };
+  session->on_malformed(
+      [held] { record_bad_head(*held, 0, "its fields are not as HTTP/2 has them"); });
   auto may_begin = [&state = *self] {
     if (state.streams < kMostRequests) return true;
     state.record({.kind = AuditKind::kLimit, .reason = "requests"});
