@@ -23,6 +23,7 @@ caisson_install_program(caisson-image-fetch ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-template-builder ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-serve ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-maker ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-vault ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-remote ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-gateway ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 

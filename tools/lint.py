@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Iterator, NamedTuple
 
 # From low to high. A folder of src/ includes only folders before it; guest and db stand on base alone.
-LAYERS = ["base", "io", "http", "policy", "image", "wall", "launcher", "egress", "box", "maker", "build", "db", "fleet", "api", "cli"]
+LAYERS = ["base", "io", "http", "policy", "image", "wall", "launcher", "egress", "box", "maker", "build", "db", "vault", "fleet", "api", "cli"]
 ALONE = {"guest": {"base", "guest"}, "db": {"base", "db"}}
 # Whose programs have the guest built in.
 HOLDS_GUEST = {"launcher", "box"}

@@ -43,7 +43,7 @@ class Package(unittest.TestCase):
     def test_programs_belong_to_root(self):
         for name in ("bin/caisson", "libexec/caisson/caisson-launcher", "libexec/caisson/caisson-guest",
                      "libexec/caisson/caisson-image-worker", "libexec/caisson/caisson-image-fetch", "libexec/caisson/caisson-serve",
-                     "libexec/caisson/caisson-gateway", "libexec/caisson/caisson-minter", "libexec/caisson/caisson-maker", "libexec/caisson/caisson-remote", "libexec/caisson/caisson-template-builder"):
+                     "libexec/caisson/caisson-gateway", "libexec/caisson/caisson-minter", "libexec/caisson/caisson-maker", "libexec/caisson/caisson-remote", "libexec/caisson/caisson-template-builder", "libexec/caisson/caisson-vault"):
             entry = self.entries["/usr/" + name]
             self.assertEqual((entry.mode & 0o7777, entry.uid, entry.gid), (0o755, 0, 0), name)
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/secret.h"
 #include "db/secrets.h"
 #include "policy/complain.h"
 
@@ -38,32 +39,38 @@ std::string lowered(std::string text) {
 
 }  // namespace
 
+io::Async<Result<SealedSecret>> DatabaseSecrets::seal(std::string team, std::string secret,
+                                                      Fd body) {
+  std::string id = "sec_" + random_id(kIdLength);
+  if (!secret.empty()) {
+    CO_TRY_ASSIGN(SecretView found, co_await find(std::move(team), std::move(secret)));
+    id = std::move(found.id);
+  }
+  auto work = [vault = vault_, id, body = std::make_shared<const Fd>(std::move(body))] {
+    return vault->keep(id, body->get());
+  };
+  CO_TRY_ASSIGN(vault::Kept kept, co_await loop_.in_pool(std::move(work)));
+  co_return SealedSecret{
+      .id = std::move(id), .sealed = std::move(kept.sealed), .rest = std::move(kept.rest)};
+}
+
 io::Async<Result<SecretView>> DatabaseSecrets::create(std::string team, std::string name,
-                                                      Metadata metadata, SecretValue value) {
-  const std::string id = "sec_" + random_id(kIdLength);
-  auto sealed = vault_->seal_value(id, value.bytes());
-  if (!sealed.has_value()) co_return fail(std::move(sealed).error().with("value"));
-  auto work = [=, team = std::move(team), name = lowered(std::move(name)),
+                                                      Metadata metadata, SealedSecret value) {
+  auto work = [team = std::move(team), name = lowered(std::move(name)),
                metadata = std::move(metadata),
-               sealed = std::move(*sealed)](db::Database& database) -> Result<db::SecretRow> {
-    return db::Secrets(database).create(team, id, name, metadata, sealed, now_ms());
+               value = std::move(value)](db::Database& database) -> Result<db::SecretRow> {
+    return db::Secrets(database).create(team, value.id, name, metadata, value.sealed, now_ms());
   };
   CO_TRY_ASSIGN(const db::SecretRow row, co_await database_->with(std::move(work)));
   co_return view_of(row);
 }
 
-io::Async<Result<SecretView>> DatabaseSecrets::update(std::string team, std::string secret,
+io::Async<Result<SecretView>> DatabaseSecrets::update(std::string team,
                                                       std::optional<Metadata> metadata,
-                                                      SecretValue value) {
-  // Sealed for the id, which may have to be found by the name first.
-  auto shared = std::make_shared<const SecretValue>(std::move(value));
-  auto work = [team, secret = lowered(std::move(secret)), metadata = std::move(metadata),
-               vault = vault_, shared](db::Database& database) -> Result<db::SecretRow> {
-    db::Secrets secrets(database);
-    TRY_ASSIGN(const db::SecretRow before, secrets.find(team, secret));
-    auto sealed = vault->seal_value(before.id, shared->bytes());
-    if (!sealed.has_value()) return fail(std::move(sealed).error().with("value"));
-    return secrets.update(team, before.id, metadata, *sealed, now_ms());
+                                                      SealedSecret value) {
+  auto work = [team, metadata = std::move(metadata),
+               value = std::move(value)](db::Database& database) -> Result<db::SecretRow> {
+    return db::Secrets(database).update(team, value.id, metadata, value.sealed, now_ms());
   };
   CO_TRY_ASSIGN(const db::SecretRow row, co_await database_->with(std::move(work)));
   CO_TRY(co_await fleet_.renew_secret(std::move(team), row.name));
@@ -101,20 +108,19 @@ io::Async<Status> DatabaseSecrets::remove(std::string team, std::string secret) 
   co_return Status();
 }
 
-io::Async<Result<std::vector<fleet::GivenSecret>>> kept_values(
-    std::shared_ptr<fleet::SharedDatabase> database, std::shared_ptr<const fleet::Vault> vault,
-    std::string team, std::vector<std::string> names) {
-  auto work = [team = std::move(team), names = std::move(names),
-               vault](db::Database& from) -> Result<std::vector<fleet::GivenSecret>> {
-    std::vector<fleet::GivenSecret> values;
+io::Async<Result<std::vector<vault::GivenSecret>>> kept_values(
+    std::shared_ptr<fleet::SharedDatabase> database, std::string team,
+    std::vector<std::string> names) {
+  auto work = [team = std::move(team), names = std::move(names)](
+                  db::Database& from) -> Result<std::vector<vault::GivenSecret>> {
+    std::vector<vault::GivenSecret> values;
     for (const std::string& name : names) {
       // By its name alone: who uses it is found by that when it changes.
       if (!db::check_secret_name(name).has_value()) continue;
       const auto row = db::Secrets(from).find(team, name);
       if (!row.has_value() && row.error().code() == Code::kNotFound) continue;
       if (!row.has_value()) return fail(row.error());
-      TRY_ASSIGN(auto value, vault->open_value(row->id, row->sealed));
-      values.push_back({.name = name, .value = std::move(value)});
+      values.push_back({.name = name, .kept_id = row->id, .kept = row->sealed});
     }
     return values;
   };

@@ -75,7 +75,7 @@ class FakeFleet final : public fleet::Fleet {
   std::optional<Error> fork_failure;  // of a fork's last one
   std::chrono::seconds timeout{-1};   // of the last set_timeout() or connect()
   policy::NetworkPolicy network_now;  // of the last set_network()
-  std::vector<fleet::GivenSecret> secrets_now;
+  std::vector<vault::GivenSecret> secrets_now;
   std::vector<std::string> renewed;  // TEAM/NAME
   Timeout timeout_how = Timeout::kSet;
   fleet::Keep keep = fleet::Keep::kMemory;             // of the last pause()
@@ -158,7 +158,7 @@ class FakeFleet final : public fleet::Fleet {
   }
   io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
                                 std::string fields,
-                                std::vector<fleet::GivenSecret> secrets) override {
+                                std::vector<vault::GivenSecret> secrets) override {
     CO_TRY(there(team, id));
     CO_TRY(fault());
     network_now = std::move(network);

@@ -120,6 +120,7 @@ Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
   }
   TRY_ASSIGN(Readiness readiness, Readiness::open());
   TRY_ASSIGN(maker::Client host, maker::Client::start(config.sandbox_group));
+  TRY_ASSIGN(vault::Client vault, vault::Client::start());
   if (user.has_value()) {
     TRY(become(*user));
     TRY(check_reach(config));
@@ -130,7 +131,8 @@ Result<Ground> Ground::prepare(const policy::ServerConfig& config) {
                 .tls = std::move(secure),
                 .ports = std::move(ports),
                 .readiness = std::move(readiness),
-                .host = std::move(host)};
+                .host = std::move(host),
+                .vault = std::move(vault)};
 }
 
 }  // namespace caisson::api

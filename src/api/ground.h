@@ -2,8 +2,8 @@
 // that has none.
 //
 // Everything here comes before the first byte of a client and before the second thread: ports below
-// 1024, the locks of its folders, the service manager's socket, and caisson-maker, which keeps the
-// rights. As root the folders that the server itself writes become its user's (rights.h).
+// 1024, the locks of its folders, the service manager's socket, caisson-maker, which keeps the
+// rights, and caisson-vault, which has the secrets. As root the folders that the server itself writes become its user's (rights.h).
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include "base/readiness.h"
 #include "maker/client.h"
 #include "policy/server_config.h"
+#include "vault/client.h"
 
 namespace caisson::api {
 
@@ -22,6 +23,7 @@ struct Ground {
   Fd ports;                 // beside tls, at the loopback alone: for gateways of sandboxes
   Readiness readiness;
   maker::Client host;
+  vault::Client vault;
 
   // Afterwards the process has no rights but its user's. Errors: another server uses the folders,
   // an address that cannot be bound, a user that is not there or cannot reach the folders.

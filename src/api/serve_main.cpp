@@ -172,7 +172,8 @@ class Program {
   io::Async<void> keep_templates();
   io::Async<void> start();
   io::Async<void> drain();
-  io::Async<void> watch_maker(std::unique_ptr<io::Stream> control);
+  Status watch(int control_fd, const char* whose);
+  io::Async<void> watch_control(std::unique_ptr<io::Stream> control, const char* whose);
   void say_where(unsigned short port) const;
 
   const policy::ServerConfig config_;
@@ -186,7 +187,7 @@ class Program {
   std::optional<db::Variables> variables_;
   const std::shared_ptr<io::Turns> image_turns_ = std::make_shared<io::Turns>(loop_, kImagesAtOnce);
   std::optional<DatabaseSnapshots> snapshots_;
-  std::shared_ptr<const fleet::Vault> vault_;
+  std::shared_ptr<const vault::Vault> vault_;
   std::optional<DatabaseSecrets> secrets_;
   std::optional<DatabaseKeys> database_keys_;
   std::optional<CachedKeys> keys_;
@@ -219,10 +220,11 @@ Status Program::prepare() {
   }
   TRY_ASSIGN(variables_, db::Variables::open(config_.run_directory));
   database_ = std::make_shared<fleet::SharedDatabase>(loop_, std::move(database));
-  Fd control(::fcntl(ground_.host.control_fd(), F_DUPFD_CLOEXEC, 0));
-  if (!control.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
-  TRY_ASSIGN(auto maker, io::adopt(loop_, std::move(control)));
-  loop_.spawn(watch_maker(std::move(maker)));
+  TRY(watch(ground_.host.control_fd(), "caisson-maker"));
+  TRY(watch(ground_.vault.control_fd(), "caisson-vault"));
+  if (!ground_.vault.not_locked().empty())
+    log_.write(io::Log::Level::kWarning, "secrets may be written to swap space",
+               {{"error", ground_.vault.not_locked()}});
   TRY_ASSIGN(listener_, io::adopt_listener(loop_, std::move(ground_.plain)));
   if (config_.tls.listen.has_value()) TRY(prepare_tls());
   look_at_network();
@@ -305,7 +307,7 @@ fleet::FleetOptions Program::fleet_options() {
   options.vault = vault_;
   options.inspect_later = config_.e2b_inspect_later;
   options.kept_values = [this](std::string team, std::vector<std::string> names) {
-    return kept_values(database_, vault_, std::move(team), std::move(names));
+    return kept_values(database_, std::move(team), std::move(names));
   };
   options.token = [this](std::string_view id, std::string_view purpose) {
     return secret_->token(
@@ -414,13 +416,22 @@ io::Async<void> Program::drain() {
   loop_.stop();
 }
 
-// Nothing can be made without it, and only whoever has the rights can start another: the server
+// Nothing can be made without these, and only whoever has the rights can start another: the server
 // ends, to be started again.
-io::Async<void> Program::watch_maker(std::unique_ptr<io::Stream> control) {
+Status Program::watch(int control_fd, const char* whose) {
+  Fd control(::fcntl(control_fd, F_DUPFD_CLOEXEC, 0));
+  if (!control.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
+  TRY_ASSIGN(auto stream, io::adopt(loop_, std::move(control)));
+  loop_.spawn(watch_control(std::move(stream), whose));
+  return {};
+}
+
+io::Async<void> Program::watch_control(std::unique_ptr<io::Stream> control, const char* whose) {
   char room[1];
   std::ignore = co_await control->read(room);
   if (stopping_) co_return;
-  log_.write(io::Log::Level::kError, "caisson-maker has ended, and so does the server");
+  log_.write(io::Log::Level::kError, "what the server needs has ended, and so does the server",
+             {{"process", whose}});
   status_ = kStatusOfOurError;
   loop_.stop();
 }
@@ -437,7 +448,7 @@ int Program::run() {
       .quota = [this](std::string team) { return quotas_->of(std::move(team)); },
       .room = [this](std::string team) { return fleet_->room(std::move(team)); }});
   quotas_.emplace(database_, config_);
-  vault_ = std::make_shared<const fleet::Vault>(secret_->token(db::TokenPurpose::kVault, ""));
+  vault_ = std::make_shared<const vault::Client>(std::move(ground_.vault));
   fleet_.emplace(loop_, ground_.host, fleet_options(),
                  std::make_unique<fleet::DatabaseRecords>(database_, std::move(*variables_)));
   database_keys_.emplace(database_);
@@ -445,7 +456,7 @@ int Program::run() {
       loop_, ground_.host, database_,
       DatabaseSnapshots::Options{.most = config_.max_snapshots, .turns = image_turns_});
   keys_.emplace(*database_keys_);
-  secrets_.emplace(database_, vault_, *fleet_);
+  secrets_.emplace(loop_, database_, vault_, *fleet_);
   data_plane_.emplace(*fleet_);
   service_.emplace(Service::Parts{.backend = {.loop = loop_,
                                               .fleet = *fleet_,

@@ -93,7 +93,6 @@ constexpr int kAllowed[] = {
     SYS_mprotect,
     SYS_madvise,
     SYS_msync,
-    SYS_memfd_create,  // keys of sandboxes, which go on by their descriptor
     SYS_futex,
     SYS_membarrier,
     SYS_sched_yield,

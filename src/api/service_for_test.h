@@ -14,6 +14,8 @@
 #include "api/fleet_for_test.h"
 #include "api/responses_for_test.h"
 #include "api/service.h"
+#include "vault/engine.h"
+#include "vault/secret_body.h"
 #include "base/fd.h"
 
 namespace caisson::api {
@@ -204,28 +206,35 @@ class FakeSnapshots final : public Snapshots {
   }
 };
 
-// Keeps everything but the values, whose last one a test may look at.
+// Keeps everything but the values, of which a test may open the last one.
 class FakeSecrets final : public Secrets {
  public:
   std::map<std::pair<std::string, std::string>, SecretView> kept;  // by team and name
-  std::string value;                                               // the last
+  std::string id, value;                                           // the last, sealed for the id
   std::string next_token;                                          // of the next list()
   std::size_t limit = 0;                                           // of the last
 
+  // As the vault does.
+  io::Async<Result<SealedSecret>> seal(std::string team, std::string secret, Fd body) override {
+    if (!secret.empty() && !kept.contains({team, secret}))
+      co_return fail(Error::not_found("secret not found"));
+    id = secret.empty() ? "sec_new" : secret;
+    CO_TRY_ASSIGN(const vault::Kept sealed, vault::Engine("key").keep(id, body.get()));
+    co_return SealedSecret{.id = id, .sealed = sealed.sealed, .rest = sealed.rest};
+  }
   io::Async<Result<SecretView>> create(std::string team, std::string name, Metadata metadata,
-                                       SecretValue given) override {
-    value = given.bytes();
+                                       SealedSecret given) override {
+    value = given.sealed;
     SecretView view{.id = "sec_" + name, .name = name, .metadata = std::move(metadata)};
     const bool fresh = kept.emplace(std::pair(team, name), view).second;
     if (!fresh) co_return fail(Error(Code::kAlreadyExists, "there is a secret " + name));
     co_return view;
   }
-  io::Async<Result<SecretView>> update(std::string team, std::string secret,
-                                       std::optional<Metadata> metadata,
-                                       SecretValue given) override {
-    const auto found = kept.find({team, secret});
+  io::Async<Result<SecretView>> update(std::string team, std::optional<Metadata> metadata,
+                                       SealedSecret given) override {
+    const auto found = kept.find({team, given.id});
     if (found == kept.end()) co_return fail(Error::not_found("secret not found"));
-    value = given.bytes();
+    value = given.sealed;
     ++found->second.version;
     if (metadata.has_value()) found->second.metadata = std::move(*metadata);
     co_return found->second;

@@ -16,7 +16,7 @@ enum class TokenPurpose : std::uint8_t {
   kEnvdAccess,  // to files and commands of a sandbox
   kTraffic,     // to its ports
   kUpload,      // of a template's files; its place and time stand where the sandbox's id does
-  kVault,       // what secrets are sealed with; no sandbox's
+  kEarlierVault,  // what secrets were sealed with before the vault had a key; no sandbox's
 };
 
 class ServerSecret {

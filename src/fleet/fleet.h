@@ -22,7 +22,7 @@
 
 #include "base/error.h"
 #include "fleet/box_client.h"
-#include "fleet/vault.h"
+#include "vault/vault.h"
 #include "io/loop.h"
 
 namespace caisson::fleet {
@@ -54,7 +54,7 @@ struct NewSandbox {
   std::optional<policy::NetworkPolicy> network;
   std::string network_fields = "{}";
   // Values for the secrets of that network.
-  std::vector<GivenSecret> secrets;
+  std::vector<vault::GivenSecret> secrets;
   // Of one that is made like another: the other's, for those that have none there.
   std::string sealed_secrets = {};
   // A spec in JSON (policy/document.h) that is laid over the template's values; what it says of
@@ -203,7 +203,7 @@ class Fleet {
   // whose name begins with a point is the sandbox's own, and has what it has had.
   virtual io::Async<Status> set_network(std::string team, std::string id,
                                         policy::NetworkPolicy network, std::string fields,
-                                        std::vector<GivenSecret> secrets) = 0;
+                                        std::vector<vault::GivenSecret> secrets) = 0;
   // What the team keeps by this name has changed, or is kept no more: the sandboxes that use it get
   // it, or are refused what they ask with it. Returns when they have been told. Error: unavailable,
   // where one that lives could not be; its log says why.

@@ -112,9 +112,9 @@ class LocalFleetTest : public testing::Test {
     options.inspect_later = inspect_later_;
     options.kept_values =
         [this](std::string,
-               std::vector<std::string> names) -> io::Async<Result<std::vector<GivenSecret>>> {
+               std::vector<std::string> names) -> io::Async<Result<std::vector<vault::GivenSecret>>> {
       while (hold_kept_) co_await io::Loop::sleep(milliseconds(1));
-      std::vector<GivenSecret> values;
+      std::vector<vault::GivenSecret> values;
       for (const std::string& name : names) {
         const auto found = kept_secrets_.find(name);
         if (found != kept_secrets_.end())
@@ -169,7 +169,7 @@ class LocalFleetTest : public testing::Test {
   Pool::Sizes pool_;
   std::string made_network_;
   bool inspect_later_ = false;
-  std::shared_ptr<const Vault> vault_;
+  std::shared_ptr<const vault::Vault> vault_;
   std::map<std::string, std::string> kept_secrets_;  // of every team
   bool hold_kept_ = false;                           // nobody is told of them yet
   milliseconds reboot_time_ = seconds(15);

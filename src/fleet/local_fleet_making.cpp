@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/time_text.h"
+#include "egress/secrets/sealed.h"
 #include "fleet/local_fleet_state.h"
 #include "fleet/network.h"
 #include "fleet/recipe.h"
@@ -103,8 +104,7 @@ io::Async<Result<Ready>> LocalFleet::State::take(Recipe recipe, std::string imag
   record.keys = ready.keys;
   if (fits) co_return ready;
   Result<std::string> text = std::move(network);
-  if (!record.keys.empty())
-    text = options.vault->text_for(record.keys, std::move(*text), record.secrets);
+  if (!record.keys.empty()) text = co_await text_for(record.keys, std::move(*text), record.secrets);
   Status set;
   if (text.has_value())
     set = co_await apply_network(*ready.client, std::move(*text));
@@ -180,17 +180,16 @@ io::Async<Result<std::shared_ptr<LocalSandbox>>> LocalFleet::State::make(
   CO_TRY_ASSIGN(from.recipe, recipe_within(quota, std::move(from.recipe), from.limits));
   CO_TRY(check_privileges(quota, from.recipe));
   CO_TRY_ASSIGN(const bool keyed, needs_keys(from.recipe.network));
-  std::vector<GivenSecret> secrets = std::move(wanted.secrets);
+  std::vector<vault::GivenSecret> secrets = std::move(wanted.secrets);
   const std::string sealed = std::move(wanted.sealed_secrets);
   Record record = record_of(std::move(team), from, std::move(wanted));
   const std::uint64_t renewals_before = renewals;
   if (keyed) {
     CO_TRY_ASSIGN(secrets,
                   co_await values_for(record.team, from.recipe.network, std::move(secrets)));
-    CO_TRY(seal_secrets(record, secrets, sealed));
-    CO_TRY_ASSIGN(const std::string text,
-                  options.vault->text_for("0", record.recipe.network, record.secrets));
-    CO_TRY(check_network(text));
+    CO_TRY(co_await seal_secrets(record, std::move(secrets), sealed));
+    // As long as what its gateway will be told.
+    CO_TRY(check_network(egress::join_policy(record.recipe.network, record.secrets)));
   }
   // Judged before a sandbox is taken for it.
   CO_TRY(records->check(record));

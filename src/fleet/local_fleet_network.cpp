@@ -12,8 +12,8 @@
 namespace caisson::fleet {
 namespace {
 
-bool is_among(const std::vector<GivenSecret>& given, const std::string& name) {
-  return std::ranges::find(given, name, &GivenSecret::name) != given.end();
+bool is_among(const std::vector<vault::GivenSecret>& given, const std::string& name) {
+  return std::ranges::find(given, name, &vault::GivenSecret::name) != given.end();
 }
 
 // What a client gave with the sandbox, and no team keeps.
@@ -25,8 +25,9 @@ bool is_of_sandbox(const policy::SecretRule& rule) {
 
 io::Async<Result<Ready>> LocalFleet::State::take_with_keys(Recipe recipe, Record& record) {
   const std::string network = recipe.network;
-  CO_TRY_ASSIGN(NetworkKeys keys, options.vault->make_keys());
-  CO_TRY_ASSIGN(std::string text, options.vault->text_for(keys.number, network, record.secrets));
+  auto make_keys = [vault = options.vault] { return vault->make_keys(); };
+  CO_TRY_ASSIGN(vault::NetworkKeys keys, co_await loop.in_pool(std::move(make_keys)));
+  CO_TRY_ASSIGN(std::string text, co_await text_for(keys.number, network, record.secrets));
   recipe.authority = std::move(keys.certificate);
   recipe.served_domain = options.served_domain;
   record.keys = std::move(keys.number);
@@ -38,22 +39,32 @@ io::Async<Result<Ready>> LocalFleet::State::take_with_keys(Recipe recipe, Record
   co_return fail(set.error());
 }
 
-Status LocalFleet::State::seal_secrets(Record& record, const std::vector<GivenSecret>& values,
-                                       const std::string& before) const {
+io::Async<Status> LocalFleet::State::seal_secrets(Record& record,
+                                                  std::vector<vault::GivenSecret> values,
+                                                  std::string before) const {
   if (options.vault == nullptr)
-    return fail(Error(Code::kUnimplemented,
-                      "network: this server has no keys for secrets, and "
-                      "none for TLS that is inspected"));
-  TRY_ASSIGN(const policy::NetworkPolicy policy,
-             policy::parse_written_network_policy(record.recipe.network));
-  TRY_ASSIGN(record.secrets, options.vault->seal(policy, values, before));
-  TRY_ASSIGN(const auto variables, options.vault->placeholders(record.secrets));
-  for (const auto& [name, placeholder] : variables) record.env[name] = placeholder;
-  return {};
+    co_return fail(Error(Code::kUnimplemented,
+                         "network: this server has no keys for secrets, and "
+                         "none for TLS that is inspected"));
+  CO_TRY_ASSIGN(policy::NetworkPolicy policy,
+                policy::parse_written_network_policy(record.recipe.network));
+  auto seal = [vault = options.vault, policy = std::move(policy), values = std::move(values),
+               before = std::move(before)] { return vault->seal(policy, values, before); };
+  CO_TRY_ASSIGN(vault::Sealed sealed, co_await loop.in_pool(std::move(seal)));
+  record.secrets = std::move(sealed.text);
+  for (auto& [name, placeholder] : sealed.variables) record.env[name] = std::move(placeholder);
+  co_return Status();
 }
 
-io::Async<Result<std::vector<GivenSecret>>> LocalFleet::State::values_for(
-    std::string team, std::string network, std::vector<GivenSecret> given) {
+io::Async<Result<std::string>> LocalFleet::State::text_for(std::string number, std::string network,
+                                                           std::string sealed) const {
+  auto text = [vault = options.vault, number = std::move(number), network = std::move(network),
+               sealed = std::move(sealed)] { return vault->text_for(number, network, sealed); };
+  co_return co_await loop.in_pool(std::move(text));
+}
+
+io::Async<Result<std::vector<vault::GivenSecret>>> LocalFleet::State::values_for(
+    std::string team, std::string network, std::vector<vault::GivenSecret> given) {
   CO_TRY_ASSIGN(const policy::NetworkPolicy policy, policy::parse_written_network_policy(network));
   std::vector<std::string> names;
   for (const policy::SecretRule& rule : policy::rules_with_values(policy)) {
@@ -63,12 +74,12 @@ io::Async<Result<std::vector<GivenSecret>>> LocalFleet::State::values_for(
       names.push_back(name);
   }
   if (names.empty() || !options.kept_values) co_return given;
-  CO_TRY_ASSIGN(std::vector<GivenSecret> kept,
+  CO_TRY_ASSIGN(std::vector<vault::GivenSecret> kept,
                 co_await options.kept_values(std::move(team), names));
-  for (GivenSecret& one : kept) given.push_back(std::move(one));
+  for (vault::GivenSecret& one : kept) given.push_back(std::move(one));
   // What is kept no more is not taken from what there was.
   for (std::string& name : names) {
-    if (!is_among(given, name)) given.push_back({.name = std::move(name), .value = nullptr});
+    if (!is_among(given, name)) given.push_back({.name = std::move(name)});
   }
   co_return given;
 }
@@ -90,7 +101,7 @@ io::Async<Status> LocalFleet::State::tell_network(std::shared_ptr<LocalSandbox> 
   const bool keyed = policy::inspects(wish.network);
   std::string text = served_network(std::move(wish.network));
   std::string fields = std::move(wish.fields);
-  std::vector<GivenSecret> secrets = std::move(wish.secrets);
+  std::vector<vault::GivenSecret> secrets = std::move(wish.secrets);
   if (keyed) {
     CO_TRY_ASSIGN(secrets, co_await values_for(team, text, std::move(secrets)));
   }
@@ -107,8 +118,8 @@ io::Async<Status> LocalFleet::State::tell_network(std::shared_ptr<LocalSandbox> 
   wanted.view.network = fields;
   wanted.recipe.network = text;
   if (keyed) {
-    CO_TRY(seal_secrets(wanted, secrets, entry->record.secrets));
-    CO_TRY_ASSIGN(text, options.vault->text_for(wanted.keys, std::move(text), wanted.secrets));
+    CO_TRY(co_await seal_secrets(wanted, std::move(secrets), wanted.secrets));
+    CO_TRY_ASSIGN(text, co_await text_for(wanted.keys, std::move(text), wanted.secrets));
   }
   CO_TRY(check_network(text));
   CO_TRY(records->check(wanted));
@@ -151,7 +162,7 @@ io::Async<void> LocalFleet::State::catch_up_later(std::shared_ptr<State> self,
 
 io::Async<Status> LocalFleet::set_network(std::string team, std::string id,
                                           policy::NetworkPolicy network, std::string fields,
-                                          std::vector<GivenSecret> secrets) {
+                                          std::vector<vault::GivenSecret> secrets) {
   const auto state = state_;
   const auto* entry = state->find(team, id);
   if (entry == nullptr) co_return fail(no_sandbox(id));

@@ -7,6 +7,7 @@
 #include "fleet/network.h"
 #include "fleet/recipe.h"
 #include "policy/network_document.h"
+#include "vault/engine.h"
 
 namespace caisson::fleet {
 namespace {
@@ -26,7 +27,7 @@ policy::NetworkPolicy with_secret(const std::string& host) {
   return network;
 }
 
-std::vector<GivenSecret> given(std::string_view value) {
+std::vector<vault::GivenSecret> given(std::string_view value) {
   return {{.name = "gh", .value = std::make_shared<const SecretValue>(value)}};
 }
 
@@ -95,7 +96,7 @@ TEST_F(LocalFleetTest, ANetworkThatCannotBeSetLeavesNothing) {
 }
 
 TEST_F(LocalFleetTest, ASecretGoesToTheGatewayAloneAndThePlaceholderInside) {
-  vault_ = std::make_shared<const Vault>("key");
+  vault_ = std::make_shared<const vault::Engine>("key");
   kept_secrets_["gh"] = "the value 1";
   made_network_ = served_network({});
   with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
@@ -144,7 +145,7 @@ TEST_F(LocalFleetTest, ASecretGoesToTheGatewayAloneAndThePlaceholderInside) {
 }
 
 TEST_F(LocalFleetTest, OneThatIsMadeWithoutRulesGetsSecretsLaterOnlyWhereTheServerSaysSo) {
-  vault_ = std::make_shared<const Vault>("key");
+  vault_ = std::make_shared<const vault::Engine>("key");
   made_network_ = served_network({});
   with_fleet([](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
     const auto made = co_await fleet.create("team", kBase);
@@ -178,7 +179,7 @@ TEST_F(LocalFleetTest, OneThatIsMadeWithoutRulesGetsSecretsLaterOnlyWhereTheServ
 }
 
 TEST_F(LocalFleetTest, WhatATeamKeepsIsGivenRenewedAndRevoked) {
-  vault_ = std::make_shared<const Vault>("key");
+  vault_ = std::make_shared<const vault::Engine>("key");
   made_network_ = served_network({});
   kept_secrets_["gh"] = "the value 1";
   with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
@@ -205,7 +206,7 @@ TEST_F(LocalFleetTest, WhatATeamKeepsIsGivenRenewedAndRevoked) {
 }
 
 TEST_F(LocalFleetTest, ARenewalDoesNotPutBackWhatWasChangedMeanwhile) {
-  vault_ = std::make_shared<const Vault>("key");
+  vault_ = std::make_shared<const vault::Engine>("key");
   made_network_ = served_network({});
   kept_secrets_["gh"] = "the value 1";
   with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
@@ -245,7 +246,7 @@ TEST_F(LocalFleetTest, ARenewalDoesNotPutBackWhatWasChangedMeanwhile) {
 }
 
 TEST_F(LocalFleetTest, APausedSandboxIsToldOfARenewalToo) {
-  vault_ = std::make_shared<const Vault>("key");
+  vault_ = std::make_shared<const vault::Engine>("key");
   made_network_ = served_network({});
   kept_secrets_["gh"] = "the value 1";
   with_fleet([&](LocalFleet& fleet, LocalFleetTest& test) -> io::Async<void> {
@@ -271,7 +272,7 @@ TEST_F(LocalFleetTest, APausedSandboxIsToldOfARenewalToo) {
 }
 
 TEST_F(LocalFleetTest, WhatTrustsNoGatewayGetsNoSecretLater) {
-  vault_ = std::make_shared<const Vault>("key");
+  vault_ = std::make_shared<const vault::Engine>("key");
   made_network_ = served_network({});
   with_fleet([&](LocalFleet& fleet, LocalFleetTest&) -> io::Async<void> {
     const auto made = co_await fleet.create("team", kBase);

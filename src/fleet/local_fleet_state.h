@@ -34,7 +34,7 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
         records(std::move(kept)),
         pool(owner, made_ahead(options), of,
              {.places = options.pool_in_use, .make_keys = keys_for_all(options)}) {}
-  static std::function<Result<NetworkKeys>()> keys_for_all(const FleetOptions& options) {
+  static std::function<Result<vault::NetworkKeys>()> keys_for_all(const FleetOptions& options) {
     if (!options.inspect_later || options.vault == nullptr) return nullptr;
     return [vault = options.vault] { return vault->make_keys(); };
   }
@@ -154,14 +154,14 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // One whose network needs keys, which come into the record; its secrets are there.
   io::Async<Result<Ready>> take_with_keys(Recipe recipe, Record& record);
   // `given`, and what the team keeps of the other names that the policy has.
-  io::Async<Result<std::vector<GivenSecret>>> values_for(std::string team, std::string network,
-                                                         std::vector<GivenSecret> given);
+  io::Async<Result<std::vector<vault::GivenSecret>>> values_for(std::string team, std::string network,
+                                                         std::vector<vault::GivenSecret> given);
   // What a sandbox's network is to be, told when its turn has come: of what it is then. Nothing: it
   // may stay as it is.
   struct NetworkWish {
     policy::NetworkPolicy network;
     std::string fields;
-    std::vector<GivenSecret> secrets;
+    std::vector<vault::GivenSecret> secrets;
   };
   using WishOf = std::function<std::optional<NetworkWish>(const Entry&)>;
   // As LocalFleet::set_network(), of a policy that was checked, also of a paused one.
@@ -185,8 +185,11 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   io::Async<Status> tell_network(std::shared_ptr<LocalSandbox> sandbox, NetworkWish wish);
   // Seals the secrets of the record's network, of which it has the values, and gives it the
   // variables of their placeholders. Error: those of Vault::seal(); unimplemented without a vault.
-  Status seal_secrets(Record& record, const std::vector<GivenSecret>& values,
-                      const std::string& before) const;
+  io::Async<Status> seal_secrets(Record& record, std::vector<vault::GivenSecret> values,
+                                 std::string before) const;
+  // Vault::text_for().
+  io::Async<Result<std::string>> text_for(std::string number, std::string network,
+                                          std::string sealed) const;
   // Runs what the template starts; where that fails nothing of the sandbox is left.
   io::Async<Status> start(const Ready& ready, StartCommand what);
   // Of `like`, or of the template that is wanted.

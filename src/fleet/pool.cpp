@@ -92,7 +92,8 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
 io::Async<Result<Ready>> Pool::State::prepare(Recipe recipe, std::shared_ptr<const Fd> keys) {
   std::string number;
   if (keys == nullptr && options.make_keys && !recipe.network.empty()) {
-    CO_TRY_ASSIGN(NetworkKeys fresh, options.make_keys());
+    auto make_keys = options.make_keys;
+    CO_TRY_ASSIGN(vault::NetworkKeys fresh, co_await loop.in_pool(std::move(make_keys)));
     recipe.authority = std::move(fresh.certificate);
     keys = std::move(fresh.file);
     number = std::move(fresh.number);

@@ -21,8 +21,8 @@
 
 #include "fleet/box_client.h"
 #include "fleet/host.h"
-#include "fleet/vault.h"
 #include "io/loop.h"
+#include "vault/vault.h"
 
 namespace caisson::fleet {
 
@@ -30,7 +30,7 @@ namespace caisson::fleet {
 struct Ready {
   Made made;
   std::shared_ptr<BoxClient> client;  // shared with requests that are under way
-  std::string keys = {};              // NetworkKeys::number, where the pool gave it some
+  std::string keys = {};              // vault::NetworkKeys::number, where the pool gave it some
 };
 
 class Pool {
@@ -44,8 +44,8 @@ class Pool {
     std::size_t places = 0;  // for recipes in use that `sizes` lacks
     // How long a recipe that nobody takes is in use.
     io::Clock::duration in_use = std::chrono::minutes(10);
-    // What sandboxes with a network get, whatever it is; null: none gets any.
-    std::function<Result<NetworkKeys>()> make_keys = nullptr;
+    // What sandboxes with a network get, whatever it is; null: none gets any. It may block.
+    std::function<Result<vault::NetworkKeys>()> make_keys = nullptr;
   };
 
   // The host outlives the loop.

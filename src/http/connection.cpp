@@ -70,7 +70,7 @@ Async<void> Connection::run(Held self) {
 Async<Status> Connection::wait_for_request(Held self) {
   if (!self->buffer_.empty()) co_return Status();
   if (self->gone_ || self->server_->draining) co_return fail(Error::unavailable("the end"));
-  std::string().swap(self->buffer_);
+  Buffer().swap(self->buffer_);
   co_return co_await fill(self, kFirstRoom, self->server_->limits.idle_time);
 }
 
@@ -221,6 +221,7 @@ Async<void> Connection::read_ahead(Held self) {
   self->stream_->set_timeout({});
   const auto count = co_await self->stream_->read(piece);
   self->buffer_.append(piece.data(), count.value_or(0));
+  wipe(piece.data(), count.value_or(0));
   self->reading_ = false;
   if (count.value_or(0) == 0) self->gone_ = true;
   self->changed_.notify();

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/secret.h"
 #include "http/codec.h"
 #include "http/server_state.h"
 
@@ -31,8 +32,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Is in the server's list of idle connections, or no more.
   void enter_idle();
   void leave_idle();
-  // Bytes that came and nobody has taken yet.
-  std::string& buffer() { return buffer_; }
+  // Bytes that came and nobody has taken yet. Wiped when nothing is in it between two requests, and
+  // wherever it grows out of its memory, since bodies may be secrets.
+  using Buffer = std::basic_string<char, std::char_traits<char>, WipingAllocator<char>>;
+  Buffer& buffer() { return buffer_; }
   bool reading() const { return reading_; }
   // A read goes straight into the buffer, whose end is not bytes that came.
   bool filling() const { return filling_; }
@@ -77,7 +80,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const Handler handler_;
   std::unique_ptr<io::Stream> stream_;
   const Server::Transport transport_;
-  std::string buffer_;
+  Buffer buffer_;
   io::Event changed_;         // a read ended, the client has gone, a request has ended
   std::uint64_t number_ = 0;  // of the request that is being served
   bool reading_ = false;

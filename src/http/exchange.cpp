@@ -91,7 +91,7 @@ Async<Result<std::string>> ServerExchange::read_some(std::size_t most) {
 Async<Result<std::string>> ServerExchange::next_piece(std::size_t most, io::Clock::duration time) {
   VERIFY(most > 0);
   if (upgraded()) co_return std::string();
-  std::string& buffer = connection_->buffer();
+  Connection::Buffer& buffer = connection_->buffer();
   for (;;) {
     if (body_refusal_.has_value()) co_return fail(Error::invalid(body_refusal_->sentence));
     if (decoder_.done()) co_return std::string();
@@ -99,7 +99,9 @@ Async<Result<std::string>> ServerExchange::next_piece(std::size_t most, io::Cloc
       continued_ = true;
       // Many small chunks are one piece. A fault behind them is told by the next call.
       std::string_view rest = buffer;
+      // At once, so that whoever takes it has the only copy.
       std::string bytes;
+      bytes.reserve(std::min(most, rest.size()));
       while (!rest.empty() && bytes.size() < most && !decoder_.done()) {
         auto piece = decoder_.take(rest, most - bytes.size());
         if (!piece.has_value()) {
@@ -313,7 +315,8 @@ Async<Result<Exchange::Upgraded>> ServerExchange::upgrade(ResponseHead head) {
   CO_TRY(co_await Connection::write(connection_, bytes));
   connection_->stream().set_timeout({});
   Upgraded upgraded{.stream = &connection_->stream()};
-  upgraded.early.swap(connection_->buffer());
+  upgraded.early = connection_->buffer();
+  connection_->buffer().clear();
   co_return upgraded;
 }
 

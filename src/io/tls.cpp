@@ -244,8 +244,10 @@ SslContext server_context() {
   SslContext context(SSL_CTX_new(TLS_server_method()));
   VERIFY(context != nullptr);
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  // What was decrypted is some client's secret, perhaps.
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                         SSL_OP_CIPHER_SERVER_PREFERENCE);
+                                         SSL_OP_CIPHER_SERVER_PREFERENCE |
+                                         SSL_OP_CLEANSE_PLAINTEXT);
   // Nothing is kept for clients that come again: they bring their ticket.
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);

@@ -91,8 +91,8 @@ struct CacheBound {
 class Host {
  public:
   virtual ~Host() = default;
-  // A kept sandbox that nobody is connected to, for kUnclaimed. `keys_fd`: as
-  // CreateOptions::keys_fd, of a recipe with an authority; borrowed. Errors: those of
+  // A kept sandbox that nobody is connected to, for kUnclaimed. `keys_fd`: the
+  // place (egress/keys_file.h) of CreateOptions::keys_fd, of a recipe with an authority; borrowed. Errors: those of
   // Sandbox::create().
   virtual Result<Made> make(const Recipe& recipe, int keys_fd) = 0;
   Result<Made> make(const Recipe& recipe) { return make(recipe, -1); }

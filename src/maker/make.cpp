@@ -10,6 +10,7 @@
 
 #include "base/sha256.h"
 #include "box/registry.h"
+#include "egress/keys_file.h"
 #include "image/reference.h"
 #include "image/store.h"
 #include "maker/recipe.h"
@@ -52,6 +53,11 @@ Result<Made> make_sandbox(const Recipe& recipe, int keys_fd) {
   if ((keys_fd >= 0) == recipe.authority.empty())
     return fail(Error::invalid("a recipe has an authority and keys, or neither"));
   TRY(check_image(recipe.image));
+  Fd keys;
+  if (keys_fd >= 0) {
+    const uid_t owner = ::geteuid() == 0 ? egress::kVaultId : ::geteuid();
+    TRY_ASSIGN(keys, egress::open_keys(keys_fd, owner));
+  }
   TRY_ASSIGN(
       policy::SpecValues values,
       values_of(recipe, ::geteuid() == 0 ? policy::LayerKind::kQuota : policy::LayerKind::kTmpfs));
@@ -59,7 +65,7 @@ Result<Made> make_sandbox(const Recipe& recipe, int keys_fd) {
   TRY_ASSIGN(const SandboxSpec spec, SandboxSpec::validate(std::move(values)));
   TRY_ASSIGN(Sandbox sandbox, Sandbox::create(spec, {.life = Life::kKept,
                                                      .keep_layer = true,
-                                                     .keys_fd = keys_fd,
+                                                     .keys_fd = keys.get(),
                                                      .authority = recipe.authority,
                                                      .served_domain = recipe.served_domain}));
   const SandboxInfo& info = sandbox.info();

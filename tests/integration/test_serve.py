@@ -270,7 +270,7 @@ class Rights(Case):
     def test_without_its_maker_the_server_ends(self):
         os.kill(self.maker(), signal.SIGKILL)
         self.assertEqual(self.server.process.wait(20), 125)
-        self.assertIn("caisson-maker has ended", self.server.said())
+        self.assertIn("what the server needs has ended", self.server.said())
         self.server.process.stdout.close()
         self.server.process = None
 

@@ -29,7 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("caisson", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch", "caisson-serve", "caisson-maker",
-            "caisson-remote", "caisson-template-builder", "caisson-gateway")
+            "caisson-remote", "caisson-template-builder", "caisson-gateway", "caisson-vault")
 ORDINARY_UID = 52731  # nobody's on any usual host; `ordinary_uids()` checks
 RANGE_START, RANGE_SIZE = 0x60000000, 65536
 PR_SET_CHILD_SUBREAPER = 36

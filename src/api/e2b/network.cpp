@@ -411,8 +411,8 @@ Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
   return made;
 }
 
-std::vector<fleet::GivenSecret> values_of(const Network& network) {
-  std::vector<fleet::GivenSecret> values;
+std::vector<vault::GivenSecret> values_of(const Network& network) {
+  std::vector<vault::GivenSecret> values;
   for (std::size_t index = 0; index < network.headers.size(); ++index) {
     const HeaderRule& header = network.headers[index];
     if (header.secret.empty())

@@ -50,7 +50,7 @@ Result<std::optional<policy::NetworkPolicy>> policy_of(const Network& network,
                                                        const Egress& egress);
 // The values of the headers that are plain texts, and the proxy's password; those of secrets are
 // the vault's.
-std::vector<fleet::GivenSecret> values_of(const Network& network);
+std::vector<vault::GivenSecret> values_of(const Network& network);
 // What was asked for, without values of headers and without a password, as view().network has it;
 // and the members of a body that tell it again.
 std::string network_fields(const Network& network, const Egress& egress);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/body.h"
+#include "api/secret_body.h"
 #include "base/time_text.h"
 #include "policy/complain.h"
 
@@ -12,7 +13,7 @@ namespace caisson::api::e2b {
 namespace {
 
 constexpr std::size_t kPage = 100, kMostPage = 1000;
-constexpr std::size_t kMostName = 256, kMostValue = 8192;
+constexpr std::size_t kMostName = 256;
 // The fields of one are judged where they are kept.
 constexpr Object::MapLimits kMetadata{1000, 8192, 8192};
 
@@ -33,35 +34,33 @@ json::Value body_of(const SecretView& view) {
   return body;
 }
 
-// What stands in the request is gone with it; this copy is wiped.
-Result<SecretValue> read_value(const Object& body) {
-  TRY_ASSIGN(auto text, body.text("value", kMostValue));
-  if (!text.has_value())
-    return fail(policy::wrong(body.path_of("value"), "nothing", "the secret's value"));
-  return SecretValue::take(*text);
+// The value goes to the vault; what is left of the body is read here.
+io::Async<Result<SealedSecret>> seal(Call& call, std::string secret) {
+  CO_TRY_ASSIGN(Fd body, co_await forward_body(call.exchange));
+  co_return co_await call.backend.secrets.seal(call.team, std::move(secret), std::move(body));
 }
 
 io::Async<Result<Answer>> create(Call& call) {
-  CO_TRY_ASSIGN(const json::Value value, co_await read_object(call.exchange, Body::kRequired));
+  CO_TRY_ASSIGN(SealedSecret sealed, co_await seal(call, ""));
+  CO_TRY_ASSIGN(const json::Value value, parse_object(sealed.rest, Body::kRequired));
   const Object body(value);
   CO_TRY_ASSIGN(const auto name, body.text("name", kMostName));
   CO_TRY_ASSIGN(auto metadata, body.map("metadata", kMetadata));
-  CO_TRY_ASSIGN(SecretValue secret, read_value(body));
   CO_TRY_ASSIGN(const SecretView made,
                 co_await call.backend.secrets.create(
                     call.team, name.value_or(""), std::move(metadata).value_or(Secrets::Metadata()),
-                    std::move(secret)));
+                    std::move(sealed)));
   co_return Answer::json(201, body_of(made));
 }
 
 io::Async<Result<Answer>> update(Call& call) {
-  CO_TRY_ASSIGN(const json::Value value, co_await read_object(call.exchange, Body::kRequired));
+  CO_TRY_ASSIGN(SealedSecret sealed, co_await seal(call, std::string(call.parameter(0))));
+  CO_TRY_ASSIGN(const json::Value value, parse_object(sealed.rest, Body::kRequired));
   const Object body(value);
   CO_TRY_ASSIGN(auto metadata, body.map("metadata", kMetadata));
-  CO_TRY_ASSIGN(SecretValue secret, read_value(body));
   CO_TRY_ASSIGN(const SecretView changed,
-                co_await call.backend.secrets.update(call.team, call.parameter(0),
-                                                     std::move(metadata), std::move(secret)));
+                co_await call.backend.secrets.update(call.team, std::move(metadata),
+                                                     std::move(sealed)));
   co_return Answer::json(200, body_of(changed));
 }
 
