@@ -107,11 +107,14 @@ Result<Client> Client::start() {
     if (!pair.theirs.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
   }
   TRY(make_room(pair.ours));
-  TRY(wait_at_most(pair.ours, kStartPatience));
   TRY(spawn(path, pair.theirs.get()));
   pair.theirs.reset();
-  Client client(std::move(pair.ours));
-  // Its first word is how it started.
+  return greet(std::move(pair.ours));
+}
+
+Result<Client> Client::greet(Fd control) {
+  Client client(std::move(control));
+  TRY(wait_at_most(client.control_, kStartPatience));
   auto told = sys::recv_message(client.control_fd(), kMostAnswer);
   if (!told.has_value() || told->bytes.empty())
     return fail(Error::unavailable("caisson-vault has ended, or says nothing, as it starts"));

@@ -16,8 +16,8 @@ class Client final : public Vault {
   // Starts the program with the rights and the environment of this process, whose
   // CAISSON_STATE_DIR has the key (key_file.h). Errors: those of the key's file.
   static Result<Client> start();
-  // `control` is connected to a vault that runs.
-  explicit Client(Fd control) : control_(std::move(control)) {}
+  // `control` is connected to a keeper that starts (keeper.h): waits for its first word.
+  static Result<Client> greet(Fd control);
 
   Result<Sealed> seal(const policy::NetworkPolicy& policy, std::span<const GivenSecret> values,
                       std::string_view before) const override;
@@ -34,6 +34,7 @@ class Client final : public Vault {
                                        std::string_view sealed) const override;
 
  private:
+  explicit Client(Fd control) : control_(std::move(control)) {}
   struct Reply {
     std::vector<std::string> texts;
     std::vector<Fd> descriptors;

@@ -20,6 +20,7 @@
 #include "egress/confine.h"
 #include "vault/engine.h"
 #include "vault/key_file.h"
+#include "vault/lock_memory.h"
 #include "vault/protocol.h"
 #include "vault/worker.h"
 
@@ -37,7 +38,9 @@ Status drop_rights() {
   // Without the right to raise it the worker says what is missing.
   std::ignore = ::setrlimit(RLIMIT_MEMLOCK, &all);
   constexpr std::uint32_t kKept =
-      1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP | 1u << CAP_IPC_LOCK;
+      1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP | 1u << CAP_IPC_LOCK |
+      // Or our death would tell the worker nothing.
+      1u << CAP_KILL;
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
   if (::syscall(SYS_capget, &header, data) != 0) return fail_errno("capget");
@@ -66,6 +69,7 @@ int work(int control_fd, const Fd& folder, int keeper, bool first) {
   // Before there is anything that a dump could have.
   if (const Status forbidden = egress::forbid_dumps(); !forbidden.has_value())
     return say(forbidden.error());
+  settle_heap();
   auto keys = read_keys(folder.get());
   if (!keys.has_value()) return say(keys.error());
   const Engine engine(std::move(*keys));

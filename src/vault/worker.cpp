@@ -3,14 +3,10 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -20,13 +16,11 @@
 #include "egress/confine.h"
 #include "egress/keys_file.h"
 #include "policy/network_document.h"
+#include "vault/lock_memory.h"
 #include "vault/protocol.h"
 
 namespace caisson::vault {
 namespace {
-
-// What it needs beyond what it has when it starts, many times over.
-constexpr rlim_t kRoom = 64u << 20;
 
 constexpr int kAllowed[] = {
     SYS_read,   SYS_write, SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_close,     SYS_fstat,
@@ -48,21 +42,6 @@ Status filter_system_calls() {
   filter.allow_where(SYS_openat, 2, ~0u, {O_PATH | O_CLOEXEC});
   filter.allow_own_signals();
   return filter.install("caisson-vault");
-}
-
-// Before the rights to do so are given up. What is mapped later is locked as well, so that a limit
-// that is too low would end the process in the midst of its work: then nothing is.
-std::string lock_memory() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "getrlimit: " + std::string(strerror(errno));
-  limit.rlim_cur = limit.rlim_max;
-  static_cast<void>(::setrlimit(RLIMIT_MEMLOCK, &limit));
-  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kRoom)
-    return "it may lock " + std::to_string(limit.rlim_cur) + " bytes (RLIMIT_MEMLOCK), and needs " +
-           std::to_string(kRoom);
-  if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
-    return "mlockall: " + std::string(strerror(errno));
-  return {};
 }
 
 Status drop_rights() {
@@ -153,6 +132,7 @@ Result<std::string> confine_worker(int control_fd, int parent) {
   if (::close_range(static_cast<unsigned>(control_fd) + 1, ~0u, 0) != 0)
     return fail_errno("close_range");
   static_cast<void>(::prctl(PR_SET_NAME, "caisson-vault"));
+  // While it has the right to.
   std::string not_locked = lock_memory();
   TRY(drop_rights());
   // After the ids, whose change allows them again.
