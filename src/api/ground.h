@@ -3,7 +3,8 @@
 //
 // Everything here comes before the first byte of a client and before the second thread: ports below
 // 1024, the locks of its folders, the service manager's socket, caisson-maker, which keeps the
-// rights, and caisson-vault, which has the secrets. As root the folders that the server itself writes become its user's (rights.h).
+// rights, and caisson-vault, which has the secrets. As root the folders that the server itself
+// writes become its user's (rights.h).
 #pragma once
 
 #include <array>

@@ -17,8 +17,8 @@ constexpr std::size_t kPiece = 16 * 1024;
 constexpr int kPipe = 2 * vault::kMostSecretBody;
 
 Error too_long() {
-  return {Code::kOutOfRange, "the body is too long; allowed are " +
-                                 std::to_string(vault::kMostSecretBody) + " bytes"};
+  return {Code::kOutOfRange,
+          "the body is too long; allowed are " + std::to_string(vault::kMostSecretBody) + " bytes"};
 }
 
 Status put(int pipe_fd, std::string_view piece) {
@@ -45,8 +45,7 @@ io::Async<Result<Fd>> forward_body(http::Exchange& exchange) {
     if (!piece.has_value()) co_return fail(std::move(piece).error());
     if (piece->empty()) co_return out;
     size += piece->size();
-    const Status written =
-        size > vault::kMostSecretBody ? fail(too_long()) : put(in.get(), *piece);
+    const Status written = size > vault::kMostSecretBody ? fail(too_long()) : put(in.get(), *piece);
     wipe(*piece);
     if (!written.has_value()) co_return fail(written.error());
   }

@@ -14,9 +14,9 @@
 #include "api/fleet_for_test.h"
 #include "api/responses_for_test.h"
 #include "api/service.h"
+#include "base/fd.h"
 #include "vault/engine.h"
 #include "vault/secret_body.h"
-#include "base/fd.h"
 
 namespace caisson::api {
 

@@ -13,9 +13,9 @@
 namespace caisson::db {
 
 enum class TokenPurpose : std::uint8_t {
-  kEnvdAccess,  // to files and commands of a sandbox
-  kTraffic,     // to its ports
-  kUpload,      // of a template's files; its place and time stand where the sandbox's id does
+  kEnvdAccess,    // to files and commands of a sandbox
+  kTraffic,       // to its ports
+  kUpload,        // of a template's files; its place and time stand where the sandbox's id does
   kEarlierVault,  // what secrets were sealed with before the vault had a key; no sandbox's
 };
 

@@ -22,8 +22,8 @@
 
 #include "base/error.h"
 #include "fleet/box_client.h"
-#include "vault/vault.h"
 #include "io/loop.h"
+#include "vault/vault.h"
 
 namespace caisson::fleet {
 

@@ -48,7 +48,7 @@ struct FleetOptions {
   bool inspect_later = false;
   // Values of those of these names that the team keeps; null: it keeps none. On the loop, as above.
   std::function<io::Async<Result<std::vector<vault::GivenSecret>>>(std::string team,
-                                                            std::vector<std::string> names)>
+                                                                   std::vector<std::string> names)>
       kept_values;
   // Error: not_found, with what there is. On the loop; looks nothing up that blocks.
   std::function<io::Async<Result<Template>>(std::string team, std::string name)> find_template;
@@ -104,7 +104,8 @@ class LocalFleet final : public Fleet {
   Result<ListPage> list(std::string_view team, const ListQuery& query) override;
   io::Async<Status> kill(std::string team, std::string id) override;
   io::Async<Status> set_network(std::string team, std::string id, policy::NetworkPolicy network,
-                                std::string fields, std::vector<vault::GivenSecret> secrets) override;
+                                std::string fields,
+                                std::vector<vault::GivenSecret> secrets) override;
   io::Async<Status> renew_secret(std::string team, std::string name) override;
   io::Async<Status> set_timeout(std::string team, std::string id, std::chrono::seconds from_now,
                                 Timeout how) override;

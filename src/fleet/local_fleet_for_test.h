@@ -110,9 +110,8 @@ class LocalFleetTest : public testing::Test {
     options.made_network = made_network_;
     options.vault = vault_;
     options.inspect_later = inspect_later_;
-    options.kept_values =
-        [this](std::string,
-               std::vector<std::string> names) -> io::Async<Result<std::vector<vault::GivenSecret>>> {
+    options.kept_values = [this](std::string, std::vector<std::string> names)
+        -> io::Async<Result<std::vector<vault::GivenSecret>>> {
       while (hold_kept_) co_await io::Loop::sleep(milliseconds(1));
       std::vector<vault::GivenSecret> values;
       for (const std::string& name : names) {

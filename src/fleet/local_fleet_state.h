@@ -154,8 +154,8 @@ struct LocalFleet::State : std::enable_shared_from_this<LocalFleet::State> {
   // One whose network needs keys, which come into the record; its secrets are there.
   io::Async<Result<Ready>> take_with_keys(Recipe recipe, Record& record);
   // `given`, and what the team keeps of the other names that the policy has.
-  io::Async<Result<std::vector<vault::GivenSecret>>> values_for(std::string team, std::string network,
-                                                         std::vector<vault::GivenSecret> given);
+  io::Async<Result<std::vector<vault::GivenSecret>>> values_for(
+      std::string team, std::string network, std::vector<vault::GivenSecret> given);
   // What a sandbox's network is to be, told when its turn has come: of what it is then. Nothing: it
   // may stay as it is.
   struct NetworkWish {

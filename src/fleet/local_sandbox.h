@@ -73,8 +73,8 @@ class LocalSandbox final : public Served, public std::enable_shared_from_this<Lo
   io::Async<Status> thaw(std::chrono::seconds time, Resume how, milliseconds reboot_time);
   // While whoever has this holds it, nothing else that changes the sandbox begins.
   io::Async<std::shared_ptr<void>> hold();
-  // What its gateway is told (vault/vault.h), also of a paused one; `fields` is the view's then. Whoever
-  // calls holds it. Errors: those of apply_network().
+  // What its gateway is told (vault/vault.h), also of a paused one; `fields` is the view's then.
+  // Whoever calls holds it. Errors: those of apply_network().
   io::Async<Status> set_network(std::string network, std::string fields);
   // Runs `work` (on the loop's pool) while nobody changes the sandbox's state. Error:
   // failed_precondition where it is paused.

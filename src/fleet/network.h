@@ -14,7 +14,8 @@ namespace caisson::fleet {
 // Error: invalid_argument for secrets whose sources would be this host's own variables, files and
 // programs, and for what no gateway of a server does.
 Status check_served(const policy::NetworkPolicy& policy);
-// Of a Recipe::network: whether such a sandbox needs keys (vault/vault.h); and the same with no secrets.
+// Of a Recipe::network: whether such a sandbox needs keys (vault/vault.h); and the same with no
+// secrets.
 Result<bool> needs_keys(const std::string& network);
 Result<std::string> without_secrets(const std::string& network);
 // For Recipe::network, with a fixed floor.

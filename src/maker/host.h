@@ -92,8 +92,8 @@ class Host {
  public:
   virtual ~Host() = default;
   // A kept sandbox that nobody is connected to, for kUnclaimed. `keys_fd`: the
-  // place (egress/keys_file.h) of CreateOptions::keys_fd, of a recipe with an authority; borrowed. Errors: those of
-  // Sandbox::create().
+  // place (egress/keys_file.h) of CreateOptions::keys_fd, of a recipe with an authority; borrowed.
+  // Errors: those of Sandbox::create().
   virtual Result<Made> make(const Recipe& recipe, int keys_fd) = 0;
   Result<Made> make(const Recipe& recipe) { return make(recipe, -1); }
   // A connection to its supervisor. Errors: not_found where it is there no more; unavailable where

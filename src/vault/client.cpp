@@ -46,12 +46,10 @@ Status make_room(const Fd& socket) {
 
 // The socket waits for nobody (the server's loop looks for its end).
 Status send_in_time(int control_fd, std::string_view bytes, std::span<const int> descriptors) {
-  const std::uint64_t until =
-      sys::monotonic_us() + std::chrono::microseconds(kPatience).count();
+  const std::uint64_t until = sys::monotonic_us() + std::chrono::microseconds(kPatience).count();
   for (;;) {
     const auto sent = sys::send_message(control_fd, bytes, descriptors);
-    if (sent.has_value() || sent.error().error_number() != EAGAIN ||
-        sys::monotonic_us() >= until)
+    if (sent.has_value() || sent.error().error_number() != EAGAIN || sys::monotonic_us() >= until)
       return sent;
     pollfd entry{control_fd, POLLOUT, 0};
     // Writable is one that has much room; there may be enough before.
@@ -175,8 +173,7 @@ Result<Sealed> Client::seal(const policy::NetworkPolicy& policy,
 }
 
 Result<Kept> Client::keep(std::string_view id, int body_fd) const {
-  TRY_ASSIGN(Reply reply,
-             ask({.operation = Operation::kKeep, .id = std::string(id)}, 2, body_fd));
+  TRY_ASSIGN(Reply reply, ask({.operation = Operation::kKeep, .id = std::string(id)}, 2, body_fd));
   return Kept{.sealed = std::move(reply.texts[0]), .rest = std::move(reply.texts[1])};
 }
 

@@ -137,7 +137,8 @@ TEST_F(EngineTest, WithoutSecretsThereIsNothingToSeal) {
 }
 
 TEST_F(EngineTest, AKeptValueIsUsedForItsSecretAlone) {
-  const auto kept = vault_.keep("sec_1", body(R"({"name":"n","value":"tok_\u0030123456789"})").get());
+  const auto kept =
+      vault_.keep("sec_1", body(R"({"name":"n","value":"tok_\u0030123456789"})").get());
   ASSERT_TRUE(kept.has_value()) << kept.error().message();
   EXPECT_EQ(kept->rest, R"({"name":"n","value":""})");
   EXPECT_THAT(kept->sealed, Not(HasSubstr("0123456789")));
@@ -158,8 +159,8 @@ TEST_F(EngineTest, AKeptValueIsUsedForItsSecretAlone) {
 }
 
 TEST_F(EngineTest, ABodyWithoutAValueThatMayBeIsRefused) {
-  for (const std::string_view text :
-       {R"({"value":"short"})", R"({"value":"two\nlines of it"})", "{}", "", "[]", R"({"value":7})"}) {
+  for (const std::string_view text : {R"({"value":"short"})", R"({"value":"two\nlines of it"})",
+                                      "{}", "", "[]", R"({"value":7})"}) {
     const auto kept = vault_.keep("sec_1", body(text).get());
     ASSERT_FALSE(kept.has_value()) << text;
     EXPECT_EQ(kept.error().code(), Code::kInvalidArgument);

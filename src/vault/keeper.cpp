@@ -37,10 +37,10 @@ Status drop_rights() {
   const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
   // Without the right to raise it the worker says what is missing.
   std::ignore = ::setrlimit(RLIMIT_MEMLOCK, &all);
-  constexpr std::uint32_t kKept =
-      1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP | 1u << CAP_IPC_LOCK |
-      // Or our death would tell the worker nothing.
-      1u << CAP_KILL;
+  constexpr std::uint32_t kKept = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP |
+                                  1u << CAP_IPC_LOCK |
+                                  // Or our death would tell the worker nothing.
+                                  1u << CAP_KILL;
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
   if (::syscall(SYS_capget, &header, data) != 0) return fail_errno("capget");

@@ -9,9 +9,9 @@
 
 namespace caisson::vault {
 
-// The keeper's whole life in this process, which is changed for good. Borrows `control_fd`, and says
-// there how the first worker started: an answer (protocol.h), whose text is why its memory is not
-// locked. Returns the exit status.
+// The keeper's whole life in this process, which is changed for good. Borrows `control_fd`, and
+// says there how the first worker started: an answer (protocol.h), whose text is why its memory is
+// not locked. Returns the exit status.
 int run_keeper(int control_fd);
 
 }  // namespace caisson::vault

@@ -30,9 +30,7 @@ Status keep_earlier(int folder_fd, const std::string& server_directory) {
 Result<Fd> prepare_keys(const std::string& state_directory) {
   const std::string folder = state_directory + "/vault";
   TRY_ASSIGN(Fd directory, db::open_private_directory(folder));
-  const auto wrong = [&](Error error) {
-    return fail(std::move(error).with(folder + "/" + kKey));
-  };
+  const auto wrong = [&](Error error) { return fail(std::move(error).with(folder + "/" + kKey)); };
   auto key = db::read_secret_file(directory.get(), kKey, db::kSecretFileBytes);
   if (key.has_value()) return directory;
   if (key.error().code() != Code::kNotFound) return wrong(std::move(key).error());

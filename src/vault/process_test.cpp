@@ -77,8 +77,8 @@ class VaultProcessTest : public ::testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   pid_t worker() const {
-    const std::string children = "/proc/" + std::to_string(keeper_) + "/task/" +
-                                 std::to_string(keeper_) + "/children";
+    const std::string children =
+        "/proc/" + std::to_string(keeper_) + "/task/" + std::to_string(keeper_) + "/children";
     pid_t pid = 0;
     std::istringstream(text_of(children)) >> pid;
     return pid;
@@ -125,11 +125,11 @@ class VaultProcessTest : public ::testing::Test {
 
 TEST_F(VaultProcessTest, AValueGoesFromABodyToAGatewayAndNowhereElse) {
   start();
-  const auto kept =
-      client_->keep("sec_1", body(R"({"name":"n","value":"the value 1"})").get());
+  const auto kept = client_->keep("sec_1", body(R"({"name":"n","value":"the value 1"})").get());
   ASSERT_TRUE(kept.has_value()) << kept.error().message();
   EXPECT_EQ(kept->rest, R"({"name":"n","value":""})");
-  const std::vector<GivenSecret> given = {{.name = "one", .kept_id = "sec_1", .kept = kept->sealed}};
+  const std::vector<GivenSecret> given = {
+      {.name = "one", .kept_id = "sec_1", .kept = kept->sealed}};
   const auto sealed = client_->seal(policy(), given, "");
   ASSERT_TRUE(sealed.has_value()) << sealed.error().message();
   EXPECT_EQ(sealed->variables.size(), 1u);

@@ -187,7 +187,8 @@ Result<std::vector<std::string>> decode_answer(std::string_view bytes) {
   if (bytes.empty() || bytes.size() > kMostAnswer) return damaged();
   if (bytes[0] == kError) {
     const int code = bytes.size() < 2 ? 0 : bytes[1];
-    if (code < static_cast<int>(Code::kCancelled) || code > static_cast<int>(Code::kUnauthenticated))
+    if (code < static_cast<int>(Code::kCancelled) ||
+        code > static_cast<int>(Code::kUnauthenticated))
       return damaged();
     return fail(Error(static_cast<Code>(code), std::string(bytes.substr(2, kMostSentence))));
   }

@@ -44,7 +44,8 @@ TEST(VaultProtocolTest, ARequestIsReadAsItWasWritten) {
 }
 
 TEST(VaultProtocolTest, WhatIsNoRequestIsRefused) {
-  const std::string good = text({.operation = Operation::kSealForGateway, .id = "v1", .sealed = "s"});
+  const std::string good =
+      text({.operation = Operation::kSealForGateway, .id = "v1", .sealed = "s"});
   for (std::size_t size = 0; size < good.size(); ++size)
     EXPECT_FALSE(decode_request(good.substr(0, size)).has_value()) << size;
   EXPECT_THAT(decode_request(good + "x").error().message(), HasSubstr("stands behind it"));
@@ -78,7 +79,8 @@ TEST(VaultProtocolTest, AnAnswerIsTextsOrAnError) {
 }
 
 TEST(SecretBodyTest, TheValueIsTakenOutAndNothingElse) {
-  const auto taken = take_value(R"( {"name": "n", "v\u0061lue" : "a\"\u00e9\ud83d\ude00\\z", "m":{"value":"x"}} )");
+  const auto taken = take_value(
+      R"( {"name": "n", "v\u0061lue" : "a\"\u00e9\ud83d\ude00\\z", "m":{"value":"x"}} )");
   ASSERT_TRUE(taken.has_value()) << taken.error().message();
   EXPECT_EQ(taken->value.bytes(), "a\"\xc3\xa9\xf0\x9f\x98\x80\\z");
   EXPECT_EQ(taken->rest, R"( {"name": "n", "v\u0061lue" : "", "m":{"value":"x"}} )");

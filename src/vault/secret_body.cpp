@@ -43,8 +43,9 @@ Result<SecretBody> take_value(std::string_view body) {
   TRY_ASSIGN(const auto spans, egress::find_json_strings(body, pointers));
   // An array has no member of that name, so that what has one is an object.
   if (spans.size() != 1)
-    return fail(Error::invalid("value: found nothing, or what is no string; allowed is the "
-                               "secret's value as a string"));
+    return fail(
+        Error::invalid("value: found nothing, or what is no string; allowed is the "
+                       "secret's value as a string"));
   SecretBody taken{.value = unescaped(body.substr(spans[0].begin, spans[0].end - spans[0].begin)),
                    .rest = std::string(body.substr(0, spans[0].begin))};
   taken.rest += body.substr(spans[0].end);

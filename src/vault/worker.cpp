@@ -23,14 +23,37 @@ namespace caisson::vault {
 namespace {
 
 constexpr int kAllowed[] = {
-    SYS_read,   SYS_write, SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_close,     SYS_fstat,
-    SYS_lseek,  SYS_poll,  SYS_ppoll,
+    SYS_read,
+    SYS_write,
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_sendmsg,
+    SYS_close,
+    SYS_fstat,
+    SYS_lseek,
+    SYS_poll,
+    SYS_ppoll,
     // keys of sandboxes, which go on by their descriptor
-    SYS_memfd_create, SYS_fchmod,
+    SYS_memfd_create,
+    SYS_fchmod,
     // memory, time, ending
-    SYS_brk,    SYS_mmap,  SYS_munmap,   SYS_mremap,  SYS_madvise, SYS_mprotect,  SYS_futex,
-    SYS_clock_gettime, SYS_gettimeofday, SYS_getrandom, SYS_getpid, SYS_gettid,
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_exit,
+    SYS_brk,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mprotect,
+    SYS_futex,
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_restart_syscall,
+    SYS_exit,
     SYS_exit_group,
 };
 
@@ -100,8 +123,8 @@ Result<Answer> carry_out(const Engine& engine, const Request& request, int body_
 void answer(int socket_fd, const Answer& what) {
   static_cast<void>(::fcntl(socket_fd, F_SETFL, O_NONBLOCK));
   const int file_fd = what.file == nullptr ? -1 : what.file->get();
-  static_cast<void>(sys::send_message(socket_fd, what.bytes,
-                                      std::span(&file_fd, file_fd < 0 ? 0u : 1u)));
+  static_cast<void>(
+      sys::send_message(socket_fd, what.bytes, std::span(&file_fd, file_fd < 0 ? 0u : 1u)));
 }
 
 // False: the other end has gone.

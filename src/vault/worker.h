@@ -15,8 +15,8 @@
 namespace caisson::vault {
 
 // Keeps `control_fd` alone. `parent`: whose death is ours. Returns why the memory could not be
-// locked, which is no error where the limits of whoever started the server forbid it (RLIMIT_MEMLOCK);
-// empty: it is.
+// locked, which is no error where the limits of whoever started the server forbid it
+// (RLIMIT_MEMLOCK); empty: it is.
 Result<std::string> confine_worker(int control_fd, int parent);
 
 // Until the other end is closed. Borrows the descriptor.

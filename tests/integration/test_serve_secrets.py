@@ -1,17 +1,27 @@
 #!/usr/bin/env python3
 """Secrets of a server's sandboxes, in the Internet of test_gateway_secrets.py: headers by E2B's rules, what a team keeps
-(/secrets) in our own API, changed and taken away while sandboxes run, and after the server has been killed. And that a
-sandbox reaches another's port by the server's own name, and nothing else of the server there.
+(/secrets) in our own API, changed and taken away while sandboxes run, and after the server has been killed. That values
+are the vault's alone, whose process may die at any time. And that a sandbox reaches another's port by the server's own name, and nothing else of the server there.
 """
 import contextlib
 import json
+import os
 import pathlib
+import secrets
 import signal
+import socket
+import ssl
+import threading
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import frame  # noqa: F401  (its paths)
 
+import canary
+import harness
+import process_tree
 import serve_lab
 import test_gateway_secrets
 from test_gateway_secrets import PYTHON, VALUE
@@ -212,6 +222,140 @@ class Stage(Served):
         spec = self.spec()
         spec["network"]["secrets"]["gh"]["source"] = {"file": "/etc/passwd"}
         self.assertIn("network.secrets.gh.source", self.ask("POST", "/v1/sandboxes", {"spec": spec}, 400)["message"])
+
+    # ---- the vault's process ----
+
+    def processes(self):
+        """{name: pid} of the server's own; the worker of the vault is its keeper's child."""
+        found = {}
+        for pid, _, _ in process_tree.descendants(self.server.process.pid):
+            try:
+                name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+            except OSError:
+                continue  # it has ended
+            if name in ("caisson-serve", "vault-keeper", "caisson-vault", "caisson-maker"):
+                found[name] = pid
+        return found
+
+    def send_raw(self, head, pieces, tls):
+        """A request whose body goes out in these pieces, as the server then reads it; the answer's status."""
+        url = urllib.parse.urlsplit(self.server.address["url"])
+        connection = socket.create_connection((url.hostname, url.port), 20)
+        if tls:
+            host, _, port = self.server.address["domain"].partition(":")
+            connection.close()
+            context = ssl.create_default_context(cafile=self.server.address["ca"])
+            connection = context.wrap_socket(socket.create_connection(("127.0.0.1", int(port)), 20), server_hostname="api." + host)
+            head = head.replace("Host: x", "Host: api." + host)
+        with connection:
+            connection.sendall(f"{head}\r\nX-API-KEY: {self.server.key}\r\n\r\n".encode())
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(0.05)
+            return int(connection.recv(65536).split()[1])
+
+    def test_a_value_goes_through_the_server_and_stays_nowhere_in_it(self):
+        names = self.processes()
+        self.assertEqual(sorted(names), ["caisson-maker", "caisson-serve", "caisson-vault", "vault-keeper"])
+        planted = secrets.token_urlsafe(32)
+        for tls in (False, True):
+            for way in ("whole", "pieces", "chunked", "refused"):
+                with self.subTest(tls=tls, way=way):
+                    value = secrets.token_urlsafe(32)
+                    name = f"canary-{tls}-{way}".lower()
+                    body = json.dumps({"name": name, "value": value, "metadata": {"planted": planted}}).encode()
+                    head = "POST /secrets HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                    pieces, expected = [body], 201
+                    if way == "pieces":
+                        middle = body.index(value.encode()) + 20
+                        pieces = [body[:middle], body[middle:]]
+                    if way == "refused":
+                        pieces, expected = [body + b"x"], 400
+                    if way == "chunked":
+                        framed = [b"%x\r\n%s\r\n" % (len(body[at:at + 30]), body[at:at + 30]) for at in range(0, len(body), 30)]
+                        status = self.send_raw(head + "Transfer-Encoding: chunked", [*framed, b"0\r\n\r\n"], tls)
+                    else:
+                        status = self.send_raw(head + f"Content-Length: {sum(map(len, pieces))}", pieces, tls)
+                    self.assertEqual(status, expected)
+                    if expected == 201:
+                        self.addCleanup(self.ask, "DELETE", f"/secrets/{name}")
+                    time.sleep(0.2)
+                    # Pieces of another length than the frames', which any of them could be cut into.
+                    forms = canary.forms(value.encode())
+                    for process in ("caisson-serve", "vault-keeper", "caisson-maker"):
+                        self.assertEqual(canary.in_process(forms, names[process]), {}, process)
+                    for folder in (self.server.caller.env["CAISSON_STATE_DIR"] + "/server", self.server.caller.env["CAISSON_STATE_DIR"] + "/vault"):
+                        self.assertEqual(canary.in_tree(forms, folder), {})
+        # The same search finds what is no secret, and is kept in the database.
+        self.assertIn("memory", canary.in_process(canary.forms(planted.encode()), names["caisson-serve"]))
+
+    def test_the_vault_is_somebody_else_whom_nobody_can_look_into(self):
+        names = self.processes()
+        status = {name: dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+                  for name, pid in names.items()}
+        uids = {name: status[name]["Uid"].split()[0] for name in names}
+        self.assertEqual(len({uids["caisson-serve"], uids["caisson-vault"], "0"}), 3, uids)
+        self.assertEqual(uids["caisson-vault"], str(0x7ffcf003))
+        vault = status["caisson-vault"]
+        self.assertEqual((int(vault["CapEff"], 16), vault["NoNewPrivs"], vault["Seccomp"]), (0, "1", "2"))
+        self.assertGreater(int(vault["VmLck"].split()[0]), 1000)
+        self.assertRegex(pathlib.Path(f"/proc/{names['caisson-vault']}/limits").read_text(), r"Max core file size +0 +0 +bytes")
+        self.assertEqual(os.stat(f"/proc/{names['caisson-vault']}/environ").st_uid, 0)
+        # The key: neither of the two can open it, and none has it open.
+        key = pathlib.Path(self.server.caller.env["CAISSON_STATE_DIR"], "vault", "key")
+        self.assertEqual((key.stat().st_uid, key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777), (0, 0o600, 0o700))
+        for name in ("caisson-vault", "caisson-serve"):
+            opened = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{names[name]}/fd").iterdir()]
+            self.assertEqual([path for path in opened if "/vault" in path], [], name)
+
+    def test_a_vault_that_is_killed_is_started_again_and_sandboxes_go_on(self):
+        self.kept()
+        with self.sandbox("/v1/sandboxes", spec=self.spec()) as sandbox:
+            use = lambda: self.inside(sandbox, ASK, 'os.environ["GH_TOKEN"]')
+            self.assertEqual(use(), ["200 "])
+            over, seen = threading.Event(), []
+            def load(number):
+                made = self.ask("POST", "/secrets", {"name": f"load-{number}", "value": VALUE})
+                while not over.is_set():
+                    seen.append(self.ask("POST", f"/secrets/load-{number}", {"value": OTHER}))
+                return made
+            threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            try:
+                for _ in range(3):
+                    worker = self.processes()["caisson-vault"]
+                    os.kill(worker, signal.SIGKILL)
+                    # Its gateway has what it needs.
+                    self.assertEqual(use(), ["200 "])
+                    self.assertTrue(harness.wait_until(lambda: self.processes().get("caisson-vault", worker) != worker, 10))
+                    before = len(seen)
+                    self.assertTrue(harness.wait_until(lambda: len(seen) > before + 8, 20))
+            finally:
+                over.set()
+                for thread in threads:
+                    thread.join()
+            for number in range(4):
+                self.ask("DELETE", f"/secrets/load-{number}", expect=204)
+            refused = [answer for answer in seen if "code" in answer]
+            self.assertEqual({answer["code"] for answer in refused} - {503}, set(), refused)
+            for answer in refused:
+                self.assertIn("caisson-vault, which has the secrets, has ended, and is started again", answer["message"])
+            self.assertGreater(len(seen) - len(refused), 20)
+            # The new one has the key: what was kept before is renewed, and another sandbox has it.
+            self.forget()
+            self.ask("POST", "/secrets/forge", {"value": OTHER}, 200)
+            self.assertEqual(use(), ["200 "])
+            self.assertIn(b"Bearer " + OTHER.encode() + b"\r\n", self.received("good"))
+            self.assertIsNone(self.server.process.poll())
+
+    def test_a_server_whose_vault_cannot_be_started_again_ends(self):
+        os.kill(self.processes()["vault-keeper"], signal.SIGKILL)
+        self.assertEqual(self.server.process.wait(20), 125)
+        self.assertIn('"process":"caisson-vault"', self.server.said())
+        self.server.stop()
+        self.server.start()
+        self.kept()
 
     # ---- another sandbox's port ----
 

@@ -58,9 +58,8 @@ io::Async<Result<Answer>> update(Call& call) {
   CO_TRY_ASSIGN(const json::Value value, parse_object(sealed.rest, Body::kRequired));
   const Object body(value);
   CO_TRY_ASSIGN(auto metadata, body.map("metadata", kMetadata));
-  CO_TRY_ASSIGN(const SecretView changed,
-                co_await call.backend.secrets.update(call.team, std::move(metadata),
-                                                     std::move(sealed)));
+  CO_TRY_ASSIGN(const SecretView changed, co_await call.backend.secrets.update(
+                                              call.team, std::move(metadata), std::move(sealed)));
   co_return Answer::json(200, body_of(changed));
 }
 

@@ -30,8 +30,7 @@ class SecretsTest : public testing::Test, public ServiceFixture {
     const auto keys = engine.make_keys();
     const auto text = engine.text_for(keys->number, "{}", sealed->text);
     const auto read = egress::read_keys(keys->file->get());
-    const auto entries =
-        egress::unseal(read->sealing.bytes(), egress::split_policy(*text).sealed);
+    const auto entries = egress::unseal(read->sealing.bytes(), egress::split_policy(*text).sealed);
     return std::string(entries->at(0).value->bytes());
   }
 };
@@ -90,8 +89,9 @@ TEST_F(SecretsTest, ABodyIsNotReadHere) {
   EXPECT_THAT(refusal(call("POST", "/secrets", R"({"name":"a","value":"the value")"), 400),
               HasSubstr("byte 32 of the JSON body is wrong"));
   const std::string blanks(vault::kMostSecretBody, ' ');
-  EXPECT_THAT(refusal(call("POST", "/secrets", R"({"name":"a","value":"the value"})" + blanks), 413),
-              HasSubstr("the body is too long; allowed are 131072 bytes"));
+  EXPECT_THAT(
+      refusal(call("POST", "/secrets", R"({"name":"a","value":"the value"})" + blanks), 413),
+      HasSubstr("the body is too long; allowed are 131072 bytes"));
 }
 
 TEST_F(SecretsTest, AValueMustBeThere) {
@@ -100,7 +100,8 @@ TEST_F(SecretsTest, AValueMustBeThere) {
   EXPECT_THAT(refusal(call("POST", "/secrets", R"({"name":"a","value":7})"), 400),
               HasSubstr("value"));
   EXPECT_THAT(
-      refusal(call("POST", "/secrets", R"({"name":"a","value":"the value","metadata":{"a":1}})"), 400),
+      refusal(call("POST", "/secrets", R"({"name":"a","value":"the value","metadata":{"a":1}})"),
+              400),
       HasSubstr("metadata"));
 }
 
