@@ -12,6 +12,7 @@
 #include "base/paths.h"
 #include "base/sys.h"
 #include "policy/network_document.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::vault {
 namespace {
@@ -158,9 +159,10 @@ Result<Client::Reply> Client::ask(const Request& request, std::size_t texts, int
 
 Result<Sealed> Client::seal(const policy::NetworkPolicy& policy,
                             std::span<const GivenSecret> values, std::string_view before) const {
-  if (policy.secrets.empty()) return Sealed();
+  if (policy::rules_with_values(policy).empty()) return Sealed();
   policy::NetworkPolicy carrier;
   carrier.secrets = policy.secrets;
+  carrier.upstream_proxy = policy.upstream_proxy;
   TRY_ASSIGN(Reply reply, ask({.operation = Operation::kSeal,
                                .rules = policy::written(carrier),
                                .before = std::string(before),

@@ -11,6 +11,7 @@
 #include "egress/secrets/placeholder.h"
 #include "egress/secrets/sealed.h"
 #include "io/authority.h"
+#include "policy/upstream_proxy.h"
 #include "vault/secret_body.h"
 
 namespace caisson::vault {
@@ -96,6 +97,9 @@ Result<egress::SharedSecret> Engine::open_kept(std::string_view id, std::string_
 Result<egress::SharedSecret> Engine::value_of(const policy::SecretRule& rule,
                                               std::span<const GivenSecret> values,
                                               const egress::SecretEntry* before) const {
+  // A password goes to the proxy that it was given for.
+  if (before != nullptr && policy::is_proxy_password(rule) && before->rule != rule)
+    before = nullptr;
   const auto given = std::ranges::find(values, rule.source.text, &GivenSecret::name);
   if (given != values.end() && !given->kept.empty()) return open_kept(given->kept_id, given->kept);
   if (given != values.end()) return given->value;
@@ -108,6 +112,10 @@ Result<egress::SecretEntry> Engine::sealed_entry(const policy::SecretRule& rule,
                                                  const egress::SecretEntry* before) const {
   egress::SecretEntry entry{.rule = rule};
   TRY_ASSIGN(entry.value, value_of(rule, values, before));
+  if (policy::is_proxy_password(rule)) {
+    if (entry.value) TRY(policy::check_proxy_password(entry.value->bytes()));
+    return entry;
+  }
   if (entry.value) TRY(egress::check_value_of(rule, entry.value->bytes()));
   const bool had = before != nullptr && before->rule.source == rule.source;
   if (!entry.value && !had) return fail(no_secret(rule));
@@ -123,15 +131,15 @@ Result<egress::SecretEntry> Engine::sealed_entry(const policy::SecretRule& rule,
 Result<Sealed> Engine::seal(const policy::NetworkPolicy& policy,
                             std::span<const GivenSecret> values, std::string_view before) const {
   Sealed sealed;
-  if (policy.secrets.empty()) return sealed;
+  const std::vector<policy::SecretRule> rules = policy::rules_with_values(policy);
+  if (rules.empty()) return sealed;
   std::vector<egress::SecretEntry> known, entries;
   if (!before.empty()) {
     TRY_ASSIGN(known, unseal(kRecords, before));
   }
-  for (const policy::SecretRule& rule : policy.secrets) {
+  for (const policy::SecretRule& rule : rules) {
     auto entry = sealed_entry(rule, values, entry_of(known, rule));
-    if (!entry.has_value())
-      return fail(std::move(entry).error().with("network.secrets." + rule.name));
+    if (!entry.has_value()) return fail(std::move(entry).error().with(policy::key_of(rule)));
     if (!rule.env.empty()) sealed.variables.emplace(rule.env, entry->placeholder);
     entries.push_back(std::move(*entry));
   }

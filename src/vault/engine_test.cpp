@@ -197,6 +197,24 @@ TEST_F(EngineTest, WhatWasSealedBeforeTheVaultHadAKeyIsReadAndSealedAnew) {
   EXPECT_FALSE(vault_.text_for("0123", "{}", again->text).has_value());
 }
 
+TEST_F(EngineTest, AProxysPasswordStaysWithItsProxy) {
+  policy::NetworkPolicy policy;
+  policy.upstream_proxy = policy::UpstreamProxy{
+      .address = "proxy.test:1080",
+      .username = "me",
+      .password = policy::SecretSource{.kind = policy::SecretSource::Kind::kVault, .text = ".pw"}};
+  const auto sealed = vault_.seal(policy, given(".pw", "x"), "");
+  ASSERT_TRUE(sealed.has_value()) << sealed.error().message();
+  EXPECT_TRUE(sealed->variables.empty());
+  // The same again needs nobody to say it; another proxy does.
+  EXPECT_TRUE(vault_.seal(policy, {}, sealed->text).has_value());
+  policy.upstream_proxy->address = "other.test:1080";
+  const auto other = vault_.seal(policy, {}, sealed->text);
+  ASSERT_FALSE(other.has_value());
+  EXPECT_NE(other.error().message().find("network.upstream_proxy.password"), std::string::npos);
+  EXPECT_FALSE(vault_.seal(policy, given(".pw", std::string(256, 'x')), "").has_value());
+}
+
 TEST_F(EngineTest, KeysAreOneSandboxsAlone) {
   const auto sealed =
       vault_.seal(policy_with({rule("A", "one")}), given("one", "tok_0123456789"), "");

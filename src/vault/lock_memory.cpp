@@ -37,15 +37,15 @@ bool lock_line(std::string_view line) {
 std::string lock_heap_and_stack() {
   auto maps = sys::read_file(AT_FDCWD, "/proc/self/maps", kMostMaps);
   if (!maps.has_value()) return maps.error().message();
-  int locked = 0;
+  bool heap = false, stack = false;
   for (std::string_view rest = *maps; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     if (!line.ends_with("[heap]") && !line.ends_with("[stack]")) continue;
     if (!lock_line(line)) return std::string("mlock: ") + std::strerror(errno);
-    ++locked;
+    (line.ends_with("[heap]") ? heap : stack) = true;
   }
-  return locked == 2 ? "" : "/proc/self/maps has no heap or no stack";
+  return heap && stack ? "" : "/proc/self/maps has no heap or no stack";
 }
 
 }  // namespace
