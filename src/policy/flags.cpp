@@ -477,6 +477,13 @@ Status add_network(SpecPatch& patch, std::optional<NetworkPolicy> network) {
   if (network->unmatched == NetworkDefault::kAllowPublic) before->unmatched = network->unmatched;
   if (network->dns != DnsPolicy()) before->dns = network->dns;
   if (network->limits != NetworkLimits()) before->limits = network->limits;
+  if (network->floor == Floor::kFixed) before->floor = network->floor;
+  if (network->audit != AuditPolicy()) before->audit = network->audit;
+  if (network->upstream_proxy) {
+    if (before->upstream_proxy && before->upstream_proxy != network->upstream_proxy)
+      return fail(wrong("--net", "two files with another upstream_proxy each", "one"));
+    before->upstream_proxy = std::move(network->upstream_proxy);
+  }
   for (NetworkRule& rule : network->rules) {
     rename_preset(rule, before->rules);
     before->rules.push_back(std::move(rule));

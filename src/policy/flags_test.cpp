@@ -215,6 +215,31 @@ TEST(Flags, SeveralNetworksAreOne) {
   EXPECT_THAT(refusal(add_network(flags, std::nullopt)), HasSubstr("deny beside another"));
 }
 
+// Whatever a policy says, nothing of it is lost beside another, whichever comes first.
+TEST(Flags, NoFieldOfANetworkIsLostBesideAnother) {
+  NetworkPolicy full;
+  full.unmatched = NetworkDefault::kAllowPublic;
+  full.floor = Floor::kFixed;
+  full.dns.ttl = 7;
+  full.limits.connections = 1;
+  full.audit.sync = AuditSync::kEach;
+  full.rules = {{.id = "one", .hosts = {"a.example.com"}}};
+  full.secrets = {*parse_secret("A=env@a.example.com")};
+  full.upstream_proxy = UpstreamProxy{.address = "proxy.example.com:1080"};
+  for (const bool first : {true, false}) {
+    SpecPatch flags;
+    if (first) ASSERT_TRUE(add_network(flags, full).has_value());
+    ASSERT_TRUE(add_network(flags, NetworkPolicy()).has_value());
+    if (!first) ASSERT_TRUE(add_network(flags, full).has_value());
+    EXPECT_EQ(*flags.network, full) << first;
+  }
+  SpecPatch flags;
+  ASSERT_TRUE(add_network(flags, full).has_value());
+  NetworkPolicy other;
+  other.upstream_proxy = UpstreamProxy{.address = "other.example.com:1080"};
+  EXPECT_THAT(refusal(add_network(flags, other)), HasSubstr("upstream_proxy"));
+}
+
 TEST(Flags, APresetMayBeGivenTwice) {
   SpecPatch flags;
   for (const char* text : {"preset:apt=a.example.com,b.example.com:80", "preset:apt=c.example.com",
