@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -58,6 +59,12 @@ Result<std::string> read_file(int directory_fd, const std::string& path, std::si
   }
   contents.resize(size);
   return contents;
+}
+
+bool is_same_file(int file_fd, const std::string& path) {
+  struct stat open = {}, named = {};
+  return ::fstat(file_fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
 Result<std::string> read_again(int file_fd, std::size_t limit) {

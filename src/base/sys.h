@@ -26,6 +26,8 @@ Result<Fd> openat2(int directory_fd, const std::string& path, std::uint64_t flag
 Status write_file(int directory_fd, const std::string& path, std::string_view bytes);
 // The file's contents, at most `limit` bytes; a longer file is an error.
 Result<std::string> read_file(int directory_fd, const std::string& path, std::size_t limit);
+// Whether the path leads to this file.
+bool is_same_file(int file_fd, const std::string& path);
 // The contents from the start of a file that is open already (pread), at most `limit` bytes.
 Result<std::string> read_again(int file_fd, std::size_t limit);
 // A file without a name that has these bytes and stays as it is (memfd_create(2), sealed), read

@@ -39,6 +39,7 @@
 #include "launcher/minter_socket.h"
 #include "policy/network_document.h"
 #include "policy/network_policy.h"
+#include "policy/upstream_proxy.h"
 #include "wall/plan.h"
 
 namespace caisson {
@@ -376,7 +377,9 @@ Result<Sandbox> Sandbox::create(const SandboxSpec& spec, const CreateOptions& op
     // Only started when something is sent, which is no time to find that it is missing.
     TRY(helper_binary("caisson-gateway"));
     plan.authority = options.authority;
-    if (spec->network->secrets.empty()) kept.text = policy::written(*spec->network);
+    // One with values is told by whoever seals them.
+    if (policy::rules_with_values(*spec->network).empty())
+      kept.text = policy::written(*spec->network);
   }
   if (inspects && !outlives) {
     plan.keys = wall::PlanKeys::kSaid;

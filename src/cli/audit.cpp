@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/sys.h"
 #include "cli/commands.h"
 #include "cli/messages.h"
 #include "egress/audit_file.h"
@@ -105,12 +106,6 @@ std::string tail_line(std::string_view line, bool as_json) {
   return egress::audit_sentence(*entry) + "\n";
 }
 
-bool is_same_file(int file_fd, const std::string& path) {
-  struct stat open = {}, named = {};
-  return ::fstat(file_fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
-}
-
 bool was_cut(int file_fd) {
   struct stat info = {};
   return ::fstat(file_fd, &info) == 0 && info.st_size < ::lseek(file_fd, 0, SEEK_CUR);
@@ -136,7 +131,7 @@ Result<int> follow(const std::string& path, Fd file, AuditLines lines, bool as_j
       put_aside = false;
       continue;
     }
-    put_aside = !is_same_file(file.get(), path) && ::access(path.c_str(), F_OK) == 0;
+    put_aside = !sys::is_same_file(file.get(), path) && ::access(path.c_str(), F_OK) == 0;
     if (!put_aside) (void)::poll(nullptr, 0, kLookEveryMs);
   }
 }

@@ -300,7 +300,9 @@ Status find_go(Search& search) {
 Status find_apt(Search& search) {
   // cdrom:, file: and their like need no network.
   const auto take = [&](const std::string& path, std::vector<std::string> urls) {
-    std::erase_if(urls, [](const std::string& url) { return !url.contains("http"); });
+    std::erase_if(urls, [](const std::string& url) {
+      return !url.substr(0, url.find(':')).contains("http");
+    });
     return search.take(path, urls);
   };
   const std::string list = search.host_path("/etc/apt/sources.list");

@@ -143,7 +143,9 @@ TEST_F(OnAHost, NpmCargoGoAndApt) {
   EXPECT_THAT(found->servers, ElementsAre(PresetServer{"other.example.com"}));
   EXPECT_EQ(found->env.at("GOPROXY"), "https://other.example.com");
 
-  write("/etc/apt/sources.list", "deb cdrom:[x]/ stable main\ndeb http://a.example.com/d x\n");
+  write("/etc/apt/sources.list",
+        "deb cdrom:[x]/ stable main\ndeb file:/srv/http/debian stable main\ndeb "
+        "http://a.example.com/d x\n");
   write("/etc/apt/sources.list.d/b.sources", "URIs: https://b.example.com/d\n");
   write("/etc/apt/sources.list.d/c.list.old", "deb http://no.example.com/d x\n");
   EXPECT_THAT(find("apt")->servers,

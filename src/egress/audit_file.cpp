@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/sys.h"
 #include "base/time_text.h"
 
 namespace caisson::egress {
@@ -70,8 +71,9 @@ Result<Fd> begin_segment(const std::string& path, int old_fd, const AuditClaim& 
   for (unsigned number = 1; number <= kMostSegments; ++number) {
     const std::string aside = path + "." + std::to_string(number);
     if (::link(path.c_str(), aside.c_str()) != 0) {
-      if (errno == EEXIST) continue;
-      return fail_errno("" + aside);
+      if (errno != EEXIST) return fail_errno("" + aside);
+      // A crash between the two calls leaves the name that this one would give.
+      if (!sys::is_same_file(old_fd, aside)) continue;
     }
     if (std::rename(fresh.c_str(), path.c_str()) != 0) return fail_errno("" + path);
     return file;

@@ -212,6 +212,18 @@ TEST_F(AuditFileTest, AFileThatIsClosedIsGoneOnWithInAnother) {
   EXPECT_FALSE(verify(path_, verify(path_.string() + ".1").head()).broken());
 }
 
+TEST_F(AuditFileTest, ACrashBetweenLinkAndRenameLeavesNoSecondName) {
+  run();
+  ASSERT_TRUE(open(100).has_value());
+  const std::string aside = path_.string() + ".1";
+  ASSERT_EQ(::rename(aside.c_str(), path_.c_str()), 0);
+  ASSERT_EQ(::link(path_.c_str(), aside.c_str()), 0);
+  ASSERT_TRUE(open().has_value());
+  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".2"));
+  EXPECT_EQ(verify(aside).records(), 3u);
+  EXPECT_FALSE(verify(path_, verify(aside).head()).broken());
+}
+
 TEST_F(AuditFileTest, OtherKeysAreRefused) {
   run();
   keyring_ = AuditKeyring::open(folder_ / "others").value();

@@ -201,8 +201,12 @@ void AuditVerifier::finish(StillWritten still_written) {
     break_at(torn_line_, "the line was changed or added: " + torn_fault_);
     return;
   }
-  // What was put aside ends where its last record says, and is known to go on elsewhere.
-  if (known_.sequence > head_.sequence && !put_aside_) {
+  if (known_.sequence > head_.sequence && put_aside_) {
+    add(incomplete_, line_,
+        "the file was put aside with record " + std::to_string(head_.sequence) +
+            " and goes on in another, which was not given; record " +
+            std::to_string(known_.sequence) + " is known to have been written");
+  } else if (known_.sequence > head_.sequence) {
     add(cut_, line_,
         "the file ends with record " + std::to_string(head_.sequence) + ", and record " +
             std::to_string(known_.sequence) +

@@ -288,7 +288,11 @@ TEST(AuditVerify, AFileThatIsClosedNeedNotGoAsFarAsIsKnown) {
   Lines lines = run(chain);
   add(chain, lines, audit_aside("2023-11-14T22:13:20Z"));
   const AuditHead later{.sequence = 20, .hash = std::string(64, 'b')};
-  EXPECT_THAT(verify(lines, {}, AuditVerifier::Ended::kYes, later).cut(), IsEmpty());
+  const AuditVerifier alone = verify(lines, {}, AuditVerifier::Ended::kYes, later);
+  EXPECT_THAT(alone.cut(), IsEmpty());
+  // But it is not all: one that lies in the place of its successor is no whole one.
+  ASSERT_EQ(alone.incomplete().size(), 1u);
+  EXPECT_THAT(alone.incomplete()[0].sentence, HasSubstr("goes on in another"));
   add(chain, lines, record("tcp"));
   EXPECT_EQ(broken(lines), "7: the record before it closed the file: it was added, or moved");
   // A run that was killed before is told.

@@ -29,10 +29,6 @@ bool is_private_name(std::string_view name) {
   return std::ranges::find(kPrivateEndings, name.substr(dot + 1)) != kPrivateEndings.end();
 }
 
-bool is_localhost(std::string_view name) {
-  return name == "localhost" || name.ends_with(".localhost");
-}
-
 bool asks_for_address(const DnsQuery& query) {
   return query.type == DnsType::kA || query.type == DnsType::kAaaa;
 }
@@ -95,6 +91,10 @@ bool is_service(const policy::DnsPolicy& rules, const std::string& name) {
 }
 
 }  // namespace
+
+bool is_localhost(std::string_view name) {
+  return name == "localhost" || name.ends_with(".localhost");
+}
 
 std::string_view to_string(DnsOutcome outcome) {
   switch (outcome) {

@@ -29,6 +29,9 @@
 
 namespace caisson::egress {
 
+// localhost, and what is below it.
+bool is_localhost(std::string_view name);
+
 enum class NameVerdict : std::uint8_t {
   kMatched,    // some rule may allow a connection to this name
   kUnmatched,  // none can

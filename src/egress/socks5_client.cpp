@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "base/secret.h"
 #include "egress/socks5.h"
 
@@ -107,6 +108,8 @@ Status Socks5Client::take_method(std::uint8_t method) {
     return {};
   }
   if (method == kLogin && !username_.empty()) {
+    constexpr std::size_t kMost = 255;  // of each
+    VERIFY(username_.size() <= kMost && password_.size() <= kMost);
     out_.reserve(3 + username_.size() + password_.size());  // no copy is left where it grew
     out_ += byte(kLoginVersion);
     out_ += byte(static_cast<std::uint8_t>(username_.size()));

@@ -387,7 +387,13 @@ Async<Result<std::unique_ptr<Stream>>> accept_tls(Loop& loop, std::unique_ptr<St
       SSL_use_PrivateKey(tls->ssl.get(), state.key.get()) != 1)
     co_return fail(openssl_failed("the certificate of " + name));
   const Status shaken = co_await shake_hands(tls, limits.handshake_time);
-  if (shaken.has_value()) co_return std::unique_ptr<Stream>(std::make_unique<TlsStream>(tls));
+  if (shaken.has_value()) {
+    // Whatever it gives later is as old as this.
+    if (SSL_session_reused(tls->ssl.get()) != 1) tls->resuming.since = Clock::now();
+    co_return std::unique_ptr<Stream>(std::make_unique<TlsStream>(tls));
+  }
+  // Perhaps it was the session that it did not like.
+  if (const auto kept = tls->resuming.sessions.lock()) kept->drop(tls->resuming.key);
   tls->below->close();
   co_return fail(shaken.error());
 }
@@ -470,7 +476,7 @@ bool expect_name(SSL* ssl, const std::string& host) {
 
 // What the server gives is kept, and what one like it gave is used.
 void go_on_by(Tls& tls, const std::shared_ptr<TlsSessions::State>& sessions, std::string key) {
-  tls.resuming = {.sessions = sessions, .key = std::move(key)};
+  tls.resuming = {.sessions = sessions, .key = std::move(key), .since = Clock::now()};
   SSL_set_app_data(tls.ssl.get(), &tls.resuming);
   const TlsSessions::State::Kept* const kept = sessions->find(tls.resuming.key);
   if (kept == nullptr) return;

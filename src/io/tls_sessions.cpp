@@ -16,9 +16,7 @@ int keep_new(SSL* ssl, SSL_SESSION* session) {
     return 0;
   const auto sessions = resuming->sessions.lock();
   if (sessions == nullptr) return 0;
-  // One that goes on from another is no newer than the handshake in which the certificate came.
-  const bool goes_on = SSL_session_reused(ssl) == 1;
-  sessions->keep(resuming->key, Session(session), goes_on ? resuming->since : Clock::now());
+  sessions->keep(resuming->key, Session(session), resuming->since);
   return 1;
 }
 
@@ -30,9 +28,13 @@ void keep_sessions(SSL_CTX* context) {
 }
 
 void TlsSessions::State::keep(const std::string& key, Session session, Clock::time_point since) {
-  std::erase_if(kept, [&](const Kept& one) { return one.key == key; });
+  drop(key);
   kept.push_front({.key = key, .session = std::move(session), .since = since});
   if (kept.size() > kMost) kept.pop_back();
+}
+
+void TlsSessions::State::drop(const std::string& key) {
+  std::erase_if(kept, [&](const Kept& one) { return one.key == key; });
 }
 
 const TlsSessions::State::Kept* TlsSessions::State::find(const std::string& key) {

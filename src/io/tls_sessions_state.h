@@ -22,6 +22,7 @@ struct TlsSessions::State {
   std::list<Kept> kept;  // the newest in front
 
   void keep(const std::string& key, Session session, Clock::time_point since);
+  void drop(const std::string& key);
   // Borrowed until the next call; null: there is none.
   const Kept* find(const std::string& key);
 };
@@ -30,7 +31,7 @@ struct TlsSessions::State {
 struct Resuming {
   std::weak_ptr<TlsSessions::State> sessions;
   std::string key;
-  Clock::time_point since = {};  // of the session that it tries to go on with
+  Clock::time_point since = {};  // when the certificate of what it is given was verified
 };
 
 // Has connections whose application data is a Resuming keep what their servers give.

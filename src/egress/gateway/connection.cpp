@@ -84,6 +84,8 @@ bool is_for_proxy(const Meant& destination) {
 // meant_of(), and where there is no address left for it.
 std::optional<Meant> meant_by(State& state, const Destination& asked) {
   std::string text = asked.text();
+  // In DNS that is the sandbox itself, which is nothing to ask a proxy for.
+  if (!asked.host.is_address() && is_localhost(asked.host.name)) return std::nullopt;
   if (!asked.host.is_address()) {
     const auto addresses = state.names->addresses_of(asked.host.name);
     if (!addresses.has_value()) return std::nullopt;

@@ -159,6 +159,7 @@ Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
   state.meter.set_limits(state.options.policy->values().limits);
   ++state.revision;
   state.sessions->forget();
+  state.kept.forget();
   state.record({.kind = AuditKind::kPolicyUpdate, .allowed = true, .reason = "update"});
   const bool other_proxy = proxy_before != state.options.policy->values().upstream_proxy ||
                            !same_value(password_before, state.proxy_password());

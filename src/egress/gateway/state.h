@@ -16,6 +16,7 @@
 #include "egress/gateway/dial.h"
 #include "egress/gateway/gateway.h"
 #include "egress/gateway/h2_session.h"
+#include "egress/gateway/kept_upstreams.h"
 #include "egress/gateway/meter.h"
 #include "egress/gateway/pass.h"
 #include "egress/gateway/services.h"
@@ -128,6 +129,7 @@ struct Gateway::State final : DnsNames, std::enable_shared_from_this<Gateway::St
   Meter meter;
   PassRoom room;
   KnownAddresses known;
+  KeptUpstreams kept;
   // Of true servers by `options.trust`, since the policy was last changed.
   const std::shared_ptr<io::TlsSessions> sessions = std::make_shared<io::TlsSessions>();
   http::Server http;

@@ -143,6 +143,8 @@ io::Async<DialResult> dial_through_proxy(io::Loop& loop, KnownAddresses& known, 
   const io::Clock::time_point until = io::Clock::now() + kProxyTime;
   for (std::size_t at = 0; at < targets.size(); ++at) {
     if (at > 0) {
+      if (io::Clock::now() >= until)
+        co_return std::unexpected(fault_of("the proxy does not answer", true));
       // One connection is one question.
       first = co_await connect_to(loop, known, proxy, policy);
       if (!first.has_value()) co_return first;

@@ -11,8 +11,6 @@ using io::Async;
 using State = Gateway::State;
 
 constexpr std::string_view kHttp2 = "h2";
-// Between two requests; servers wait for the next one for five seconds and more.
-constexpr std::chrono::seconds kMostKept{4};
 
 Refused dial_refusal(const DialFault& fault) {
   Refused refused{.detail = fault.sentence};
@@ -66,23 +64,25 @@ Async<Connected> connect_upstream(State& state, Route route, io::Alpn alpn) {
   co_return upstream;
 }
 
-std::shared_ptr<KeptUpstream> keep_upstream(const State& state, const Route& route, Upstream used) {
+std::shared_ptr<KeptUpstream> keep_upstream(State& state, const Route& route, Upstream used) {
   used.stream->set_timeout({});
-  return std::make_shared<KeptUpstream>(KeptUpstream{.to = route.to,
-                                                     .name = route.name,
-                                                     .port = route.port,
-                                                     .tls = route.tls,
-                                                     .address = std::move(used.address),
-                                                     .revision = state.revision,
-                                                     .since = io::Clock::now(),
-                                                     .stream = std::move(used.stream)});
+  auto kept = std::make_shared<KeptUpstream>(KeptUpstream{.to = route.to,
+                                                          .name = route.name,
+                                                          .port = route.port,
+                                                          .tls = route.tls,
+                                                          .address = std::move(used.address),
+                                                          .revision = state.revision,
+                                                          .since = io::Clock::now(),
+                                                          .stream = std::move(used.stream)});
+  state.kept.add(state.loop, kept);
+  return kept;
 }
 
 std::optional<Upstream> take_kept(State& state, const Route& route,
                                   std::shared_ptr<KeptUpstream> kept) {
   const bool is_for_it = kept->to == route.to && kept->name == route.name &&
                          kept->port == route.port && kept->tls == route.tls;
-  if (!is_for_it || kept->revision != state.revision ||
+  if (kept->stream == nullptr || !is_for_it || kept->revision != state.revision ||
       io::Clock::now() - kept->since > kMostKept || !kept->stream->quiet() ||
       !state.may_stand(*state.options.policy, route.to, route.port, kept->address, route.decision))
     return std::nullopt;

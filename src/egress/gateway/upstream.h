@@ -15,6 +15,7 @@
 #include <string>
 
 #include "egress/gateway/h2_session.h"
+#include "egress/gateway/kept_upstreams.h"
 #include "egress/gateway/request.h"
 
 namespace caisson::egress {
@@ -41,19 +42,9 @@ using Connected = std::expected<Upstream, Refused>;
 // A new connection; the server is offered `alpn`.
 io::Async<Connected> connect_upstream(Gateway::State& state, Route route, io::Alpn alpn);
 
-// A connection of HTTP/1.1 between two requests of one connection of the sandbox's. It counts as
-// none that is made for it: there are no more of them than connections of its own.
-struct KeptUpstream {
-  policy::Host to, name;
-  std::uint16_t port = 0;
-  bool tls = false;
-  std::string address;
-  std::uint64_t revision = 0;  // of the policy by which it was made
-  io::Clock::time_point since;
-  std::unique_ptr<io::Stream> stream;
-};
-// Keeps what a request has used and left whole.
-std::shared_ptr<KeptUpstream> keep_upstream(const Gateway::State& state, const Route& route,
+// Keeps what a request has used and left whole, for four seconds at most, until take_kept() or
+// forget().
+std::shared_ptr<KeptUpstream> keep_upstream(Gateway::State& state, const Route& route,
                                             Upstream used);
 // The one that was kept, with a place again, where it is for just that route by the policy of now,
 // is not old, and its server has said nothing since; else it ends, and there is none.

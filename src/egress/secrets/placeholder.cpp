@@ -4,6 +4,7 @@
 
 #include "base/encoding.h"
 #include "base/guards.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -108,6 +109,7 @@ Status check_open_value(std::string_view value) {
 }
 
 Status check_value_of(const policy::SecretRule& rule, std::string_view value) {
+  if (policy::is_proxy_password(rule)) return policy::check_proxy_password(value);
   return is_open(rule) ? check_open_value(value) : check_secret_value(value);
 }
 

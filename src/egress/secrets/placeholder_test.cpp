@@ -9,6 +9,7 @@
 #include "base/encoding.h"
 #include "base/json.h"
 #include "base/secret.h"
+#include "policy/upstream_proxy.h"
 
 namespace caisson::egress {
 namespace {
@@ -107,6 +108,14 @@ TEST(Placeholder, TakesNoByteThatWouldMakeACharacterLikelier) {
 struct BadValue {
   std::string value, complaint;
 };
+
+TEST(Placeholder, AProxysPasswordHasBoundsOfItsOwn) {
+  const policy::SecretRule rule = policy::password_rule({.address = "proxy.example.com:1080"});
+  EXPECT_TRUE(check_value_of(rule, "x").has_value());
+  EXPECT_TRUE(check_value_of(rule, std::string(255, 'x')).has_value());
+  EXPECT_FALSE(check_value_of(rule, "").has_value());
+  EXPECT_FALSE(check_value_of(rule, std::string(256, 'x')).has_value());
+}
 
 TEST(Placeholder, NoneForAValueThatIsRefused) {
   const std::vector<BadValue> values = {
