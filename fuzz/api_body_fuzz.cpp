@@ -63,17 +63,17 @@ void check_policy(const e2b::Network& asked, const policy::NetworkPolicy& made) 
 void check_network(const Object& body) {
   for (const auto& network : {e2b::parse_network(body), e2b::parse_network_update(body)}) {
     if (!right(network)) continue;
-    const bool unheld = network->has_proxy;
     const auto none = e2b::policy_of(*network, {});
-    VERIFY(none.has_value() == (network->allow_out.empty() && network->headers.empty() && !unheld));
-    VERIFY(e2b::values_of(*network).size() <= network->headers.size());
+    VERIFY(none.has_value() ==
+           (network->allow_out.empty() && network->headers.empty() && !network->proxy));
+    VERIFY(e2b::values_of(*network).size() <= network->headers.size() + 1);
     VERIFY(!none.has_value() || !none->has_value());
     const auto made = e2b::policy_of(*network, {.exists = true});
     if (made.has_value()) {
-      VERIFY(!unheld && made->has_value());
+      VERIFY(made->has_value());
       check_policy(*network, **made);
     } else {
-      VERIFY(made.error().code() == (unheld ? Code::kUnimplemented : Code::kInvalidArgument));
+      VERIFY(made.error().code() == Code::kInvalidArgument);
     }
     // What is told again is JSON.
     const auto told = json::parse(e2b::network_fields(*network, {.exists = true}));

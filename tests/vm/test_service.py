@@ -15,7 +15,7 @@ from vm_parts import BUILD, REPOSITORY, is_elf
 
 HERE = Path(__file__).resolve().parent
 SYSTEMD = "/usr/lib/systemd/systemd"
-PROGRAMS = ("caisson-serve", "caisson-maker", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch")
+PROGRAMS = ("caisson-serve", "caisson-maker", "caisson-vault", "caisson-launcher", "caisson-guest", "caisson-image-worker", "caisson-image-fetch")
 TARGETS = ("basic", "sysinit", "multi-user", "network", "sockets", "timers", "paths", "slices", "shutdown", "umount", "final", "local-fs", "swap")
 # Puts systemd into a group of its own as the root of a tree, and runs the probe beside it.
 SCRIPT = r"""
