@@ -1,5 +1,6 @@
 // libraries: secrets policy http base
 // parser: src/egress/secrets/sigv4.cpp src/egress/secrets/resign.cpp
+// parser: src/egress/secrets/secret_rules.cpp
 //
 // Requests that are signed with placeholders of AWS credentials: METHOD TARGET, lines of headers,
 // an empty line, the body. In the value of a header, $I is the placeholder of the access key and $S

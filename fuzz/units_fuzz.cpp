@@ -61,8 +61,16 @@ void take(Result<Value> value, std::optional<Value>& into) {
   }
 }
 
+void check_server(std::string_view url) {
+  const auto server = server_of_url(url);
+  if (!server.has_value()) return;
+  VERIFY(server->port != 0 && canonical_host(server->host).has_value());
+  VERIFY(preset_policy("pip", std::span(&*server, 1)).has_value());
+}
+
 // --net, beside another that denies or allows.
 void check_network(std::string_view text) {
+  check_server(text);
   const auto network = parse_network(text);
   if (!network.has_value()) {
     VERIFY(network.error().message().starts_with("--net"));

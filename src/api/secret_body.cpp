@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 
 #include "base/secret.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kPiece = 16 * 1024;
 // Pieces that do not fit the end of a page begin another one, so that half of it may be lost.
 constexpr int kPipe = 2 * vault::kMostSecretBody;
+// Fits a pipe as it is; large ones are counted against all of a user's.
+constexpr std::uint64_t kSmall = 32 * 1024;
 
 Error too_long() {
   return {Code::kOutOfRange,
@@ -38,7 +41,8 @@ io::Async<Result<Fd>> forward_body(http::Exchange& exchange) {
   Fd out(ends[0]);
   const Fd in(ends[1]);
   // Where the user's pipes have taken all that they may it stays as small as it is.
-  static_cast<void>(::fcntl(in.get(), F_SETPIPE_SZ, kPipe));
+  if (exchange.body_length().value_or(vault::kMostSecretBody) > kSmall)
+    static_cast<void>(::fcntl(in.get(), F_SETPIPE_SZ, kPipe));
   std::size_t size = 0;
   for (;;) {
     auto piece = co_await exchange.read_some(kPiece);

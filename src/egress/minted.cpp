@@ -64,6 +64,9 @@ Result<Minted> read_minted(std::string_view output, std::optional<std::uint64_t>
   if (minted.value.bytes().empty()) return fail(no_value("nothing"));
   if (minted.value.bytes().size() > kMostValue)
     return fail(no_value("a value of more than 4096 bytes"));
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::ranges::any_of(minted.value.bytes(), is_control))
+    return fail(no_value("a value with a line break or another control character"));
   if (!minted.expires && ttl_ms) minted.expires = now + milliseconds(*ttl_ms);
   if (minted.expires && *minted.expires <= now)
     return fail(no_value("a value whose time is over already"));

@@ -77,7 +77,7 @@ io::Async<LocalFleet::State::Found> LocalFleet::State::adopt(Record record) {
       Made{.id = record.host_id, .user = record.user, .workdir = record.workdir},
       std::move(*client));
   if (log.has_value()) sandbox->restore_log({log->rbegin(), log->rend()});
-  const bool keyed = !record.keys.empty();
+  const bool keyed = !record.secrets.empty();
   add(sandbox, std::move(record));
   if (sandbox->ended()) forget(*sandbox);
   // What its team keeps may have changed while nobody could tell it.

@@ -102,6 +102,7 @@ io::Async<Status> LocalFleet::State::tell_network(std::shared_ptr<LocalSandbox> 
   std::string text = served_network(std::move(wish.network));
   std::string fields = std::move(wish.fields);
   std::vector<vault::GivenSecret> secrets = std::move(wish.secrets);
+  const std::uint64_t renewals_before = renewals;
   if (keyed) {
     CO_TRY_ASSIGN(secrets, co_await values_for(team, text, std::move(secrets)));
   }
@@ -136,6 +137,9 @@ io::Async<Status> LocalFleet::State::tell_network(std::shared_ptr<LocalSandbox> 
     changed->record.env = std::move(wanted.env);
     sandbox->set_env(variables_of(changed->record));
     sandbox->note(Event::Level::kInfo, "the sandbox's network was changed");
+    // What was read may be of before; nobody knew that the sandbox uses it.
+    if (keyed && renewals != renewals_before)
+      loop.spawn(catch_up_later(shared_from_this(), sandbox));
   }
   // Others may have written meanwhile what held before.
   const Status saved = co_await save(id);

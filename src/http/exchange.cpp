@@ -6,6 +6,7 @@
 
 #include "base/guards.h"
 #include "base/json.h"
+#include "base/secret.h"
 #include "http/text.h"
 
 namespace caisson::http {
@@ -135,9 +136,11 @@ Async<bool> ServerExchange::drop_body() {
     const io::Clock::duration left = until - io::Clock::now();
     if (dropped + decoder_.left() > kMostDropped || left <= io::Clock::duration::zero())
       co_return false;
-    const auto piece = co_await next_piece(kBodyRoom, left);
+    auto piece = co_await next_piece(kBodyRoom, left);
     if (!piece.has_value()) co_return false;
     dropped += piece->size();
+    // It may be a secret that its sender had no right to give.
+    wipe(*piece);
   }
   co_return true;
 }

@@ -199,7 +199,7 @@ Status read_signing_key(const std::string& name, const Node& value, Path below, 
   } else if (name == "hosts") {
     TRY_ASSIGN(made.common.hosts, read_words(value, below, "[s3.example.com]"));
   } else if (name == "services") {
-    TRY_ASSIGN(made.signing.services, read_words(value, below, "[s3, sts]"));
+    TRY_ASSIGN(made.signing.services, read_words(value, below, "[s3, dynamodb]"));
   } else if (name == "regions") {
     TRY_ASSIGN(made.signing.regions, read_words(value, below, "[eu-central-1]"));
   } else {

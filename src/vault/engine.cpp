@@ -11,6 +11,7 @@
 #include "egress/secrets/placeholder.h"
 #include "egress/secrets/sealed.h"
 #include "io/authority.h"
+#include "launcher/gateway_protocol.h"
 #include "policy/upstream_proxy.h"
 #include "vault/secret_body.h"
 
@@ -146,6 +147,10 @@ Result<Sealed> Engine::seal(const policy::NetworkPolicy& policy,
   // That they fit together.
   TRY(egress::SecretRules::create(entries));
   TRY_ASSIGN(sealed.text, egress::seal(derive(keys_.key, kRecords).bytes(), entries));
+  if (sealed.text.size() > launcher::kMostLivePolicy)
+    return fail(Error::invalid(
+        "the secrets of one sandbox take " + std::to_string(sealed.text.size()) +
+        " bytes when they are sealed; allowed are " + std::to_string(launcher::kMostLivePolicy)));
   return sealed;
 }
 
@@ -173,13 +178,20 @@ Result<NetworkKeys> Engine::make_keys() const {
 
 Result<std::string> Engine::seal_for_gateway(std::string_view number,
                                              std::string_view sealed) const {
-  TRY_ASSIGN(const auto entries, unseal(kRecords, sealed));
   const bool own = number.starts_with(kOwn);
   if (!own && keys_.earlier.bytes().empty())
     return fail(Error::invalid("the number of a sandbox's keys is not the vault's"));
-  const SecretValue key =
-      derive(own ? keys_.key : keys_.earlier, std::string(kGateway).append(number));
-  return egress::seal(key.bytes(), entries);
+  const SecretValue& master = own ? keys_.key : keys_.earlier;
+  // The server knows the earlier key: nothing that is sealed under ours goes out under that.
+  const SecretValue records = derive(master, kRecords);
+  auto entries = own ? unseal(kRecords, sealed) : egress::unseal(records.bytes(), sealed);
+  if (!entries.has_value() && !own)
+    return fail(Error::precondition(
+        "the sandbox was made before this server had a vault, and its secrets stay as they were; "
+        "make another one"));
+  if (!entries.has_value()) return fail(std::move(entries).error());
+  const SecretValue key = derive(master, std::string(kGateway).append(number));
+  return egress::seal(key.bytes(), *entries);
 }
 
 }  // namespace caisson::vault

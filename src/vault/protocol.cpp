@@ -79,14 +79,14 @@ Kind kind_of(const GivenSecret& secret) {
   return secret.value != nullptr ? Kind::kGiven : Kind::kGone;
 }
 
-// No value is empty, nor is what is sealed.
+// What is sealed is never empty; of a value that is, the engine says whose it is.
 Result<GivenSecret> take_value(Fields& fields) {
   GivenSecret secret{.name = std::string(fields.text())};
   const auto kind = static_cast<Kind>(fields.byte());
   const std::string_view id = fields.text(), bytes = fields.text();
   if (fields.cut_off()) return fail(wrong("it is cut off"));
   const bool fits = kind == Kind::kGone    ? id.empty() && bytes.empty()
-                    : kind == Kind::kGiven ? id.empty() && !bytes.empty()
+                    : kind == Kind::kGiven ? id.empty()
                     : kind == Kind::kKept  ? !bytes.empty()
                                            : false;
   if (!fits) return fail(wrong("a value is of no kind that there is"));

@@ -57,10 +57,7 @@ class Forward {
         asked_(std::move(asked)),
         decision_(std::move(decision)),
         record_(record) {
-    const std::shared_ptr<const SecretRules>& rules = client_.state->secrets;
-    if (rules != nullptr)
-      secrets_.emplace(rules, asked_.host,
-                       asked_.tls ? Channel::kVerifiedTls : Channel::kPlaintext);
+    take_rules();
   }
 
   // Whether the sandbox is to end for it.
@@ -260,8 +257,10 @@ class Forward {
       auto fault = co_await collect(bytes, options);
       if (fault.has_value()) co_return fault;
       const bool all = options.early_read == kAll;
-      refusal = secrets_->collected(std::move(bytes),
-                                    all ? SecretPassage::Read::kAll : SecretPassage::Read::kPart);
+      refusal = admit_anew(head);
+      if (!refusal)
+        refusal = secrets_->collected(std::move(bytes),
+                                      all ? SecretPassage::Read::kAll : SecretPassage::Read::kPart);
     }
     if (!refusal && incoming_.stream != nullptr && options.early_read == kAll) {
       // What stands behind the body has come, too.
@@ -280,6 +279,21 @@ class Forward {
     }
     note(*refusal);
     co_return refused_by(*refusal);
+  }
+
+  void take_rules() {
+    rules_ = client_.state->secrets;
+    if (rules_ != nullptr)
+      secrets_.emplace(rules_, asked_.host,
+                       asked_.tls ? Channel::kVerifiedTls : Channel::kPlaintext);
+  }
+
+  // A body may come for as long as its sender likes: what holds when it is there, decides.
+  std::optional<SecretRefusal> admit_anew(const http::RequestHead& head) {
+    client_.state->drop_expired_secrets();
+    if (client_.state->secrets == rules_) return std::nullopt;
+    take_rules();
+    return secrets_->admit(head, http::wants_upgrade(head));
   }
 
   // The body, or as much of it as is looked at before anything is sent.
@@ -350,7 +364,8 @@ class Forward {
   Asked asked_;
   const NetworkDecision decision_;
   AuditRecord& record_;
-  std::optional<SecretPassage> secrets_;  // where the sandbox has any
+  std::shared_ptr<const SecretRules> rules_;  // that secrets_ has
+  std::optional<SecretPassage> secrets_;      // where the sandbox has any
   std::uint64_t body_ = 0;
   bool too_long_ = false;
   bool terminates_ = false;

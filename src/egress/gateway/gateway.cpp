@@ -146,7 +146,7 @@ Status Gateway::change(std::shared_ptr<const policy::CompiledNetwork> policy,
                        std::vector<SecretEntry> secrets) {
   State& state = *state_;
   TRY(check_same_rules(policy->values(), secrets));
-  TRY(SecretRules::create(secrets));
+  TRY(SecretRules::create_fitting(secrets));
   if (policy::inspects(policy->values()) && state.options.authority == nullptr)
     return fail(Error::invalid(
         "network: this sandbox was made with a policy that inspects no TLS, so that it trusts no "
@@ -178,7 +178,8 @@ void Gateway::set_value(std::string_view secret, SharedSecret value,
       std::ranges::find(state.options.secrets, secret,
                         [](const SecretEntry& one) -> std::string_view { return one.rule.name; });
   if (entry == state.options.secrets.end()) return;
-  if (value && !check_value_of(entry->rule, value->bytes()).has_value()) value = nullptr;
+  // One that it may not have is none, and what there is holds to its end.
+  if (value && !check_value_of(entry->rule, value->bytes()).has_value()) return;
   replace_value(*entry, std::move(value), expires);
   state.compile_secrets();
 }
@@ -207,10 +208,14 @@ void Gateway::State::compile_secrets() {
     entry.revoked = rule == rules.end();
     if (!entry.revoked) entry.rule = *rule;
   }
-  auto made = SecretRules::create(options.secrets);
+  auto made = SecretRules::create_fitting(options.secrets);
   if (!made.has_value()) {
-    // Rules that do not fit together: no value goes anywhere.
-    for (SecretEntry& entry : options.secrets) entry.revoked = true;
+    // What does not fit together: no value goes anywhere.
+    for (SecretEntry& entry : options.secrets) {
+      entry.revoked = true;
+      entry.value = nullptr;
+      entry.old_values.clear();
+    }
     made = SecretRules::create(options.secrets);
   }
   if (made.has_value()) secrets = std::move(*made);

@@ -214,7 +214,7 @@ Status take_minted(Started& started) {
     if (secret == nullptr) continue;
     secret->value = nullptr;
     if (word.kind != MintedWord::Kind::kValue) continue;
-    TRY(check_value_of(secret->rule, word.minted.value.bytes()));
+    if (!check_value_of(secret->rule, word.minted.value.bytes()).has_value()) continue;
     secret->value = std::make_shared<const SecretValue>(std::move(word.minted.value));
     secret->expires = word.minted.expires;
   }

@@ -101,10 +101,6 @@ Judged<std::optional<Resigning>> Resigning::begin(std::shared_ptr<const SecretRu
     Resigning made(rules, signer);
     made.client_ = head;
     if (auto violation = made.read(host, channel)) return std::unexpected(std::move(*violation));
-    if (in_url)
-      return std::unexpected(made.violation(
-          SecretFault::kSigningForm,
-          "the signature is in the URL; allowed is one in the header Authorization"));
     return std::optional<Resigning>(std::move(made));
   }
   return std::optional<Resigning>();
@@ -121,7 +117,10 @@ SecretViolation Resigning::violation(SecretFault fault, std::string detail) cons
 std::optional<SecretViolation> Resigning::read(const policy::Host& host, Channel channel) {
   if (const auto fault = fault_of(part(signer_.access_key), host, channel))
     return violation(*fault, "");
-  if (parameter(split(client_.target).query, "X-Amz-Credential")) return std::nullopt;
+  const std::string_view query = split(client_.target).query;
+  if (parameter(query, "X-Amz-Credential") || parameter(query, "X-Amz-Signature"))
+    return violation(SecretFault::kSigningForm,
+                     "the signature is in the URL; allowed is one in the header Authorization");
   for (const auto place : {std::optional(signer_.access_key), std::optional(signer_.secret_key),
                            signer_.session_token}) {
     if (place && !part(*place).value())
@@ -242,16 +241,20 @@ std::optional<SecretViolation> Resigning::verify(std::string_view client_sha256)
 }
 
 // Of S3 a path names an object by each of its bytes.
-std::optional<SecretViolation> Resigning::check_path(std::string_view sent) const {
+// What is sent may hold a secret by now: what is judged, and said, is the path as the client asked
+// for it.
+std::optional<SecretViolation> Resigning::check_path() const {
   const SplitTarget target = split(client_.target);
   if (target.query.find('+') != std::string_view::npos)
     return violation(SecretFault::kSignature,
                      "a '+' in the query can be read in two ways; allowed are %20 and %2B");
+  const auto canonical = policy::canonical_target(client_.target);
+  const std::string sent = canonical.has_value() ? canonical->path : std::string();
   if (!is_s3(authorization_.scope.service) || guard_off(Guard::kSigV4Path) ||
       decoded(sent) == decoded(target.path))
     return std::nullopt;
   return violation(SecretFault::kSignature,
-                   "its path is sent as " + std::string(sent.substr(0, 200)) +
+                   "its path is sent as " + sent.substr(0, 200) +
                        ", which names another object; allowed is one without empty segments and "
                        "without '.' and '..'");
 }
@@ -261,7 +264,7 @@ Judged<SecretUse> Resigning::sign(http::RequestHead& head, std::string_view clie
                                   std::chrono::system_clock::time_point now) const {
   const SplitTarget target = split(head.target);
   if (auto refused = verify(client_sha256)) return std::unexpected(std::move(*refused));
-  if (auto refused = check_path(target.path)) return std::unexpected(std::move(*refused));
+  if (auto refused = check_path()) return std::unexpected(std::move(*refused));
   // One that a secret has set.
   if (head.headers.has(kAuthorization)) return std::unexpected(violation(SecretFault::kTwice, ""));
   if (guard_off(Guard::kSigV4Anew)) {

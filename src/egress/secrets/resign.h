@@ -70,7 +70,7 @@ class Resigning {
   std::optional<SecretViolation> check_scope() const;
   std::optional<SecretViolation> read_payload();
   std::optional<SecretViolation> verify(std::string_view client_sha256) const;
-  std::optional<SecretViolation> check_path(std::string_view sent) const;
+  std::optional<SecretViolation> check_path() const;
 
   std::shared_ptr<const SecretRules> rules_;
   SecretRules::Signer signer_;

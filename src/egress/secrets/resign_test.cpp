@@ -207,6 +207,17 @@ TEST(Resign, APathThatIsSentOtherwiseNamesAnotherObject) {
   expect_fault(signed_by({.target = "/bucket?a=b+c"}), SecretFault::kSignature, "read in two ways");
 }
 
+// A secret of the path stands in what is sent by then.
+TEST(Resign, NothingOfWhatIsSentIsSaid) {
+  const auto with_value = sent(signed_by({.target = "/placeholder/x"}), credentials(), "",
+                               "/" + std::string(for_test::kValue) + "/x");
+  EXPECT_TRUE(with_value.has_value());
+  const auto other = sent(signed_by({.target = "/placeholder//x"}), credentials(), "",
+                          "/" + std::string(for_test::kValue) + "/x");
+  ASSERT_FALSE(other.has_value());
+  EXPECT_THAT(other.error().sentence(), testing::Not(HasSubstr(std::string(for_test::kValue))));
+}
+
 TEST(Resign, OtherFormsOfSignaturesAreRefused) {
   expect_fault(signed_by({.payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"}),
                SecretFault::kSigningForm, "chunks are signed");

@@ -75,27 +75,6 @@ Status check_apart(const std::vector<Secret>& secrets, std::span<const std::stri
 
 }  // namespace
 
-void replace_value(SecretEntry& entry, SharedSecret value, std::optional<WallTime> expires) {
-  const bool changed = entry.value && (!value || entry.value->bytes() != value->bytes());
-  // What answers were allowed to have is not taken out of them.
-  const bool open = entry.rule.inject && !entry.rule.inject->scrub;
-  if (changed && !open) entry.old_values.push_back(entry.value);
-  if (entry.old_values.size() > kMostOldValues) entry.old_values.erase(entry.old_values.begin());
-  entry.value = std::move(value);
-  entry.expires = expires;
-}
-
-bool drop_ended_values(std::vector<SecretEntry>& entries, WallTime now) {
-  bool dropped = false;
-  for (SecretEntry& entry : entries) {
-    if (guard_off(Guard::kSecretEnds) || !entry.value || !entry.expires || *entry.expires > now)
-      continue;
-    replace_value(entry, nullptr, std::nullopt);
-    dropped = true;
-  }
-  return dropped;
-}
-
 Result<Secret> Secret::create(SecretEntry entry) {
   TRY(check_values(entry));
   if (!is_placeholder(entry.placeholder))

@@ -105,6 +105,9 @@ class SecretRules {
   // or is_placeholder() refuses, for a placeholder that is within another or within a value, and
   // for too many old values; resource_exhausted where the values are too long in all.
   static Result<std::shared_ptr<const SecretRules>> create(std::vector<SecretEntry> entries);
+  // As that, without the oldest of the old values where all are too long.
+  static Result<std::shared_ptr<const SecretRules>> create_fitting(
+      std::vector<SecretEntry>& entries);
 
   const std::vector<Secret>& all() const { return all_; }
   // Of all of them, by their place in all().

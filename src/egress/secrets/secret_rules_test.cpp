@@ -174,6 +174,24 @@ TEST(SecretEnds, AValueThatEndedGoesNowhereAndIsStillTakenOutOfAnswers) {
   EXPECT_EQ(entries[0].old_values.size(), 1u);
 }
 
+TEST(SecretEnds, OldValuesGiveWayWhereAllAreTooLong) {
+  std::vector<SecretEntry> entries;
+  for (std::size_t n = 0; n < 12; ++n) {
+    SecretEntry& entry = entries.emplace_back(for_test::entry());
+    entry.rule.name = "s" + std::to_string(n);
+    entry.rule.env.clear();
+    entry.placeholder = std::string(20, static_cast<char>('a' + n)) + "0123456789";
+    for (std::size_t turn = 0; turn < 9; ++turn)
+      replace_value(
+          entry, for_test::shared(std::to_string(turn) + std::string(4000, 'x') + entry.rule.name),
+          std::nullopt);
+  }
+  EXPECT_EQ(SecretRules::create(entries).error().code(), Code::kResourceExhausted);
+  const auto made = SecretRules::create_fitting(entries);
+  ASSERT_TRUE(made.has_value()) << made.error().message();
+  for (const SecretEntry& entry : entries) EXPECT_TRUE(entry.value->bytes().starts_with("8"));
+}
+
 TEST(SecretEnds, NoMoreOldValuesAreKeptThanRulesTake) {
   SecretEntry entry = for_test::entry();
   for (std::size_t n = 0; n < 2 * kMostOldValues; ++n)
