@@ -30,6 +30,9 @@ namespace {
 constexpr int kStatusOfOurError = 125;
 // From a worker's start to the next one's, at least.
 constexpr std::uint64_t kPauseUs = 1'000'000;
+// So many workers in a row that cannot start, and the keeper ends, and with it the server, which
+// says why: its key has gone, or its rights.
+constexpr int kMostFailed = 5;
 
 // What starts a worker as somebody else with locked memory, and nothing more.
 Status drop_rights() {
@@ -111,6 +114,7 @@ int run_keeper(int control_fd) {
   if (!folder.has_value()) return refuse(folder.error());
   if (const Status dropped = drop_rights(); !dropped.has_value()) return refuse(dropped.error());
   const pid_t keeper = ::getpid();
+  int failed = 0;
   for (bool first = true;; first = false) {
     const std::uint64_t started = sys::monotonic_us();
     const pid_t pid = ::fork();
@@ -119,6 +123,9 @@ int run_keeper(int control_fd) {
     const int status = pid < 0 ? -1 : wait_for(pid);
     // The server has gone, or was told why it cannot start.
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || first)) return WEXITSTATUS(status);
+    const bool cannot_start = pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    failed = cannot_start ? failed + 1 : 0;
+    if (failed == kMostFailed) return kStatusOfOurError;
     std::fprintf(stderr, "caisson-vault has ended (status %d), and is started again\n", status);
     pause_until(started + kPauseUs);
   }

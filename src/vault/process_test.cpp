@@ -240,6 +240,21 @@ TEST_F(VaultProcessTest, WhatDiesIsStartedAgainAndWhoAskedIsTold) {
   EXPECT_TRUE(client_->seal(policy(), {}, sealed->text).has_value());
 }
 
+TEST_F(VaultProcessTest, TheKeeperEndsWhereNoWorkerCanStart) {
+  start();
+  const pid_t pid = worker();
+  std::filesystem::remove_all(directory_ + "/vault");
+  ::kill(pid, SIGKILL);
+  int status = -1;
+  ASSERT_EQ(::waitpid(keeper_, &status, 0), keeper_);
+  keeper_ = -1;
+  EXPECT_EQ(WEXITSTATUS(status), 125);
+  // Nobody waits for an answer that does not come.
+  const auto asked = client_->make_keys();
+  ASSERT_FALSE(asked.has_value());
+  EXPECT_EQ(asked.error().code(), Code::kUnavailable) << asked.error().message();
+}
+
 TEST_F(VaultProcessTest, TheWorkerEndsWithItsKeeper) {
   start();
   const pid_t pid = worker();
