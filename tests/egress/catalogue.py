@@ -122,7 +122,7 @@ CASES = [
     case(66, "records, command lines and environments of ours", "gateway_secrets:test_who_keeps_the_sandbox_does_not_know_the_value gateway_secrets:test_the_gateways_own_environment_and_command_line_have_no_value "
          "gateway_canary:test_it_is_in_no_memory_environment_or_command_line_but_the_gateways gateway_canary:test_it_is_in_no_file_of_ours_and_none_of_the_sandboxs "
          "gateway_canary:test_a_gateway_that_crashes_leaves_none_of_it", "of a server's processes files are searched, not memory"),
-    case(67, "no connection of one is used for another", "Requests.test_no_two_requests_share_a_connection"),
+    case(67, "no connection of one is used for another", "Requests.test_no_two_clients_share_a_connection"),
     case(68, "copies of a sandbox", "serve_secrets:test_a_fork_has_the_placeholder_and_the_secret", "a snapshot is files alone, so there is no copied memory with an authority in it"),
     case(69, "fuzzing", "fuzz:host_name fuzz:url_path fuzz:http_request fuzz:client_hello fuzz:dns_query fuzz:json_span fuzz:substitute fuzz:sigv4 fuzz:scrub fuzz:network_policy fuzz:first_bytes"),
     case(70, "without descriptors or memory, slow peers", "Listener.OutOfDescriptorsItWaitsAndGoesOn Stream.ASlowReaderHoldsTheWriterBack", "of the gateway as a whole it is not tried"),

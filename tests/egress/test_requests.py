@@ -225,13 +225,16 @@ tell(b"alt-svc" in tls("good.example.com", ask("GET /elsewhere", "good.example.c
             self.assertEqual(told, [False], self.told)
             self.assertIn(b"GET /elsewhere ", self.received("good"))
 
-    def test_no_two_requests_share_a_connection(self):
+    def test_no_two_clients_share_a_connection(self):
+        """Requests of one that may be sent again do, but its last one; another connection and another name have their own."""
         for caller in self.each_caller():
             told = self.inside(caller, "rules: [{hosts: [good.example.com, also.example.com], tls: plaintext}]", """
 three = [ask("GET /a", "good.example.com"), ask("GET /b", "good.example.com"), ask("GET /c", "good.example.com", last)]
-tell(states(raw("good.example.com", 80, *three)), states(raw("also.example.com", 80, ask("GET /d", "also.example.com", last))))
+tell(states(raw("good.example.com", 80, *three)), *[states(raw(host, 80, ask("GET /d", host, last))) for host in ("good.example.com", "also.example.com")])
+tell(states(raw("good.example.com", 80, ask("DELETE /e", "good.example.com"), ask("DELETE /f", "good.example.com", last))))
 """)
-            self.assertEqual((told, self.servers["plain"].connections), ([[[200] * 3, [200]]], 4), self.told)
+            self.assertEqual(told, [[[200] * 3, [200], [200]], [200, 200]], self.told)
+            self.assertEqual(self.servers["plain"].connections, 2 + 1 + 1 + 2, self.told)
 
     def test_other_ways_to_ask_for_a_proxy_are_no_http(self):
         for caller in self.each_caller():
