@@ -26,6 +26,7 @@ caisson_install_program(caisson-maker ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-vault ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-remote ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 caisson_install_program(caisson-gateway ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
+caisson_install_program(caisson-minter ${CMAKE_INSTALL_LIBEXECDIR}/caisson)
 
 # Where systemd looks, whatever the prefix of libraries is.
 install(FILES ${CMAKE_SOURCE_DIR}/packaging/systemd/caisson.service

@@ -1,5 +1,6 @@
 #include "vault/keeper.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -126,6 +127,8 @@ int run_keeper(int control_fd) {
     const bool cannot_start = pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
     failed = cannot_start ? failed + 1 : 0;
     if (failed == kMostFailed) return kStatusOfOurError;
+    pollfd server{control_fd, 0, 0};
+    if (::poll(&server, 1, 0) > 0) return 0;  // it has gone
     std::fprintf(stderr, "caisson-vault has ended (status %d), and is started again\n", status);
     pause_until(started + kPauseUs);
   }
