@@ -83,7 +83,7 @@ class Package(unittest.TestCase):
         dynamic = b"/lib64/ld-linux"
         needy = [name for name, text in self.texts.items() if text.startswith(b"\x7fELF") and dynamic in text]
         self.assertEqual(sorted(needy), ["/usr/libexec/caisson/caisson-gateway", "/usr/libexec/caisson/caisson-image-fetch", "/usr/libexec/caisson/caisson-remote",
-                                         "/usr/libexec/caisson/caisson-serve"])
+                                         "/usr/libexec/caisson/caisson-serve", "/usr/libexec/caisson/caisson-vault"])
 
     def test_every_command_has_a_man_page(self):
         pages = {name for name in self.texts if name.startswith("/usr/share/man/man1/")}

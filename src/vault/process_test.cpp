@@ -33,6 +33,16 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#else
+constexpr bool kSanitized = false;
+#endif
+
 class VaultProcessTest : public ::testing::Test {
  protected:
   VaultProcessTest() {
@@ -200,7 +210,8 @@ TEST_F(VaultProcessTest, IsShutIn) {
   const std::string id = std::to_string(egress::kVaultId);
   EXPECT_EQ(status_of(pid, "Uid"), id + "\t" + id + "\t" + id + "\t" + id);
   EXPECT_EQ(status_of(pid, "Groups"), " ");
-  EXPECT_EQ(client_->not_locked(), "");
+  // The sanitizer has a heap of its own, more than may be locked.
+  if (!kSanitized) EXPECT_EQ(client_->not_locked(), "");
 }
 
 TEST_F(VaultProcessTest, WhatDiesIsStartedAgainAndWhoAskedIsTold) {
