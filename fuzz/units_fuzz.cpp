@@ -4,8 +4,8 @@
 //
 // Units and the values of flags: the first byte chooses which, the rest is the text.
 #include "policy/flags.h"
-#include "policy/inside_path.h"
 #include "policy/host_name.h"
+#include "policy/inside_path.h"
 #include "policy/limits.h"
 #include "policy/syntax.h"
 #include "policy/units.h"
