@@ -1,35 +1,22 @@
 #include "maker/client.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/child_process.h"
+#include "base/companion.h"
 #include "base/paths.h"
 #include "base/sys.h"
 
 namespace caisson::maker {
 namespace {
 
-constexpr int kControlFd = 3;
 // Longer than a launcher may take: it says itself when something does not come about.
 constexpr timeval kPatience{60, 0};
 // Of what reads or writes an image's files, which has its own bounds.
 constexpr timeval kLongPatience{45 * 60, 0};
-
-struct SocketPair {
-  Fd ours, theirs;
-};
-
-Result<SocketPair> make_pair() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return fail_errno("socketpair");
-  return SocketPair{Fd(ends[0]), Fd(ends[1])};
-}
 
 Error gone() {
   return Error::unavailable("caisson-maker, which makes sandboxes, has ended");
@@ -39,38 +26,10 @@ Error gone() {
 
 Result<Client> Client::start(const std::string& group) {
   TRY_ASSIGN(const std::string path, helper_binary("caisson-maker"));
-  TRY_ASSIGN(SocketPair pair, make_pair());
-  // A socket that is 3 already would keep its flag and be closed.
-  if (pair.theirs.get() == kControlFd) {
-    pair.theirs = Fd(::fcntl(pair.theirs.get(), F_DUPFD_CLOEXEC, kControlFd + 1));
-    if (!pair.theirs.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&actions, pair.theirs.get(), kControlFd);
-  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, kControlFd + 1);
-  sigset_t none, all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-  std::string name = "caisson-maker", flag = "--group", value = group;
-  std::vector<char*> arguments = {name.data()};
-  if (!group.empty()) arguments.insert(arguments.end(), {flag.data(), value.data()});
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int failed =
-      ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (failed != 0) return fail(Error::syscall("start " + path, failed));
+  TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
+  std::vector<std::string> arguments = {"caisson-maker"};
+  if (!group.empty()) arguments.insert(arguments.end(), {"--group", group});
+  TRY(start_companion(path, std::move(arguments), std::move(pair.theirs)));
   return Client(std::move(pair.ours));
 }
 
@@ -78,7 +37,7 @@ Result<Client::Reply> Client::ask(const Request& request, int keys_fd) {
   const std::string bytes = encode(request);
   // What the maker would refuse is told here, where a name may come from a client.
   TRY(decode_request(bytes));
-  TRY_ASSIGN(SocketPair pair, make_pair());
+  TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
   const bool is_long = request.operation == Operation::kTakeSnapshot ||
                        request.operation == Operation::kDropSnapshot ||
                        request.operation == Operation::kDropTemplateImage ||

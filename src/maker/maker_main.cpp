@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/companion.h"
 #include "maker/group.h"
 #include "maker/maker.h"
 
 namespace {
 
-constexpr int kControlFd = 3;
 constexpr int kStatusOfOurError = 125;
 
 int said(const caisson::Status& status) {
@@ -27,11 +27,11 @@ int said(const caisson::Status& status) {
 int main(int argc, char** argv) {
   using caisson::maker::run_maker;
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (argc == 1) return run_maker(kControlFd);
+  if (argc == 1) return run_maker(caisson::kCompanionFd);
   if (argc == 2 && mode == "--hold") return said(caisson::maker::hold_group());
   if (argc == 3 && mode == "--group") {
     const int status = said(caisson::maker::enter_group(argv[2]));
-    return status != 0 ? status : run_maker(kControlFd);
+    return status != 0 ? status : run_maker(caisson::kCompanionFd);
   }
   std::fputs("caisson-maker: started by caisson serve alone\n", stderr);
   return kStatusOfOurError;

@@ -1,14 +1,13 @@
 #include "vault/client.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/child_process.h"
+#include "base/companion.h"
 #include "base/paths.h"
 #include "base/sys.h"
 #include "policy/network_document.h"
@@ -17,20 +16,8 @@
 namespace caisson::vault {
 namespace {
 
-constexpr int kControlFd = 3;
 // It makes a key at most.
 constexpr timeval kStartPatience{30, 0};
-
-struct SocketPair {
-  Fd ours, theirs;
-};
-
-Result<SocketPair> make_pair() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return fail_errno("socketpair");
-  return SocketPair{Fd(ends[0]), Fd(ends[1])};
-}
 
 Status wait_at_most(const Fd& socket, const timeval& patience) {
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
@@ -68,46 +55,13 @@ Error silent() {
   return Error::unavailable("caisson-vault, which has the secrets, does not answer");
 }
 
-Result<pid_t> spawn(const std::string& path, int theirs) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&actions, theirs, kControlFd);
-  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, kControlFd + 1);
-  sigset_t none, all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-  std::string name = "caisson-vault";
-  char* arguments[] = {name.data(), nullptr};
-  pid_t pid = -1;
-  const int failed = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (failed != 0) return fail(Error::syscall("start " + path, failed));
-  return pid;
-}
-
 }  // namespace
 
 Result<Client> Client::start() {
   TRY_ASSIGN(const std::string path, helper_binary("caisson-vault"));
-  TRY_ASSIGN(SocketPair pair, make_pair());
-  // A socket that is 3 already would keep its flag and be closed.
-  if (pair.theirs.get() == kControlFd) {
-    pair.theirs = Fd(::fcntl(pair.theirs.get(), F_DUPFD_CLOEXEC, kControlFd + 1));
-    if (!pair.theirs.valid()) return fail_errno("fcntl F_DUPFD_CLOEXEC");
-  }
+  TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
   TRY(make_room(pair.ours));
-  TRY(spawn(path, pair.theirs.get()));
-  pair.theirs.reset();
+  TRY(start_companion(path, {"caisson-vault"}, std::move(pair.theirs)));
   return greet(std::move(pair.ours));
 }
 
@@ -129,7 +83,7 @@ Result<Client::Reply> Client::ask(const Request& request, std::size_t texts, int
     return fail(Error::invalid("the secrets of one sandbox are too long: found " +
                                std::to_string(bytes.size()) + " bytes, allowed are " +
                                std::to_string(kMostRequest)));
-  TRY_ASSIGN(SocketPair pair, make_pair());
+  TRY_ASSIGN(SocketPair pair, make_socket_pair(SOCK_SEQPACKET));
   TRY(wait_at_most(pair.ours, {kPatience.count(), 0}));
   std::vector<int> descriptors = {pair.theirs.get()};
   if (body_fd >= 0) descriptors.push_back(body_fd);

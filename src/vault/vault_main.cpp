@@ -4,13 +4,14 @@
 
 #include <cstdio>
 
+#include "base/companion.h"
 #include "vault/keeper.h"
 
 int main(int count, char**) {
-  constexpr int kControlFd = 3, kStatusOfOurError = 125;
-  if (count != 1 || ::fcntl(kControlFd, F_GETFD) < 0) {
+  constexpr int kStatusOfOurError = 125;
+  if (count != 1 || ::fcntl(caisson::kCompanionFd, F_GETFD) < 0) {
     std::fputs("caisson-vault: started by caisson serve alone\n", stderr);
     return kStatusOfOurError;
   }
-  return caisson::vault::run_keeper(kControlFd);
+  return caisson::vault::run_keeper(caisson::kCompanionFd);
 }
